@@ -1,0 +1,1 @@
+"""capsweep's stages as importable code: one sub-package a stage, nothing here knows of Snakemake."""

@@ -1,0 +1,26 @@
+"""Errors that a user can act on."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Something the user can mend: one message that names the thing, the place and the nearest right value."""
+
+
+class NotInThisVersion(UserError):
+    """Work that this version of capsweep cannot do at the asked scale. Raised before anything is written."""
+
+
+def nearest(name: str, choices: Iterable[str]) -> str | None:
+    """The choice most like `name`, or None where nothing is alike."""
+    found = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.5)
+    return found[0] if found else None
+
+
+def unknown(place: str, name: str, choices: Iterable[str]) -> UserError:
+    """The error for a name that is none of `choices`: `place` is where the name stands."""
+    choices = list(choices)
+    guess = nearest(name, choices)
+    hint = f"did you mean {guess!r}?" if guess else f"expected one of {', '.join(map(repr, choices))}"
+    return UserError(f"{place}: unknown name {name!r}, {hint}")
