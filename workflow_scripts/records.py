@@ -1,0 +1,129 @@
+"""Every table's columns, checked whenever a table is written or read. One row is one fact.
+
+Large tables are Parquet, final ones CSV; the suffix of the path decides.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from workflow_scripts.errors import UserError, nearest
+from workflow_scripts.files import atomic
+
+_TEXT, _COUNT, _REAL, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+
+
+def _schema(**columns: pa.DataType) -> pa.Schema:
+    return pa.schema(list(columns.items()))
+
+
+SCHEMAS: dict[str, pa.Schema] = {
+    # The pool in its order: a subset of n images is its first n rows. `path` is as read, `image_id` the sha256 of the bytes.
+    "images": _schema(index=_COUNT, image_id=_TEXT, source=_TEXT, path=_TEXT, width=_COUNT, height=_COUNT),
+    # One caption an image; `error` is null for a sound caption and names the fault otherwise.
+    "captions": _schema(
+        image_id=_TEXT, caption=_TEXT, num_tokens=_COUNT, finish_reason=_TEXT, num_attempts=_COUNT, error=_TEXT
+    ),
+    "caption_statistics": _schema(
+        captioner=_TEXT, num_images=_COUNT, num_usable=_COUNT, num_errors=_COUNT, num_empty=_COUNT, num_cut=_COUNT,
+        words_mean=_REAL, words_p50=_REAL, words_p95=_REAL, tokens_mean=_REAL, distinct_words=_COUNT, repetition=_REAL,
+    ),
+    # One checklist item of one image; `verdict` is yes, no, not_mentioned or unjudged.
+    "verdicts": _schema(
+        image_id=_TEXT, item_index=_COUNT, dimension=_TEXT, tags=_TEXT, verdict=_TEXT, votes=_COUNT, reasoning=_TEXT,
+        judge=_TEXT,
+    ),
+    # Percent; P is null where nothing is mentioned. Intervals are null where there were no images to resample.
+    "capeval": _schema(
+        captioner=_TEXT, group_kind=_TEXT, group=_TEXT, C=_REAL, C_low=_REAL, C_high=_REAL, P=_REAL, P_low=_REAL,
+        P_high=_REAL, num_yes=_COUNT, num_no=_COUNT, num_not_mentioned=_COUNT, num_unjudged=_COUNT,
+    ),
+    # One question of an understanding benchmark; `answer` is what the extraction made of `raw_answer`, null if nothing.
+    "answers": _schema(
+        benchmark=_TEXT, question_id=_TEXT, group=_TEXT, kind=_TEXT, raw_answer=_TEXT, answer=_TEXT, extraction=_TEXT,
+        expected=_TEXT, correct=_FLAG,
+    ),
+    # One generated picture; `index` counts the pictures of a prompt.
+    "pictures": _schema(benchmark=_TEXT, prompt_id=_TEXT, index=_COUNT, prompt=_TEXT, path=_TEXT, noise_seed=_COUNT),
+    # One generated picture's score, 0-1, in one category of its benchmark.
+    "picture_scores": _schema(
+        benchmark=_TEXT, prompt_id=_TEXT, index=_COUNT, category=_TEXT, score=_REAL, reason=_TEXT
+    ),
+    # `raw` in the benchmark's own unit, `score` and `chance` 0-100.
+    "scores": _schema(
+        captioner=_TEXT, family=_TEXT, pipeline=_TEXT, objective=_TEXT, seed=_COUNT, benchmark=_TEXT, metric=_TEXT,
+        raw=_REAL, score=_REAL, chance=_REAL, num_items=_COUNT, num_unparsed=_COUNT, harness=_TEXT, comparable=_FLAG,
+    ),
+    "training": _schema(step=_COUNT, epoch=_REAL, loss=_REAL, learning_rate=_REAL, grad_norm=_REAL),
+    "captioners": _schema(captioner=_TEXT, family=_TEXT, label=_TEXT),
+    "regression": _schema(
+        outcome=_TEXT, objective=_TEXT, pipeline=_TEXT, spec=_TEXT, term=_TEXT, estimate=_REAL, std_error=_REAL,
+        statistic=_REAL, df=_REAL, p_value=_REAL, conf_low=_REAL, conf_high=_REAL, estimate_std=_REAL, vcov=_TEXT,
+        p_value_wild=_REAL, p_value_holm=_REAL, q_value_bh=_REAL, vif=_REAL, loo_min=_REAL, loo_max=_REAL,
+        lofo_min=_REAL, lofo_max=_REAL, n_obs=_COUNT, n_families=_COUNT,
+    ),
+}
+
+
+def write_table(path: str | Path, table: pa.Table | pd.DataFrame | list[dict[str, Any]], name: str,
+                metadata: dict[str, str] | None = None) -> None:
+    """Write a table whole or not at all; `metadata` goes into the schema of a Parquet file.
+
+    Raises UserError where the columns are not those of `SCHEMAS[name]` or a value does not fit its type.
+    """
+    schema = SCHEMAS[name]
+    try:
+        if isinstance(table, list):
+            columns = set().union(*(row.keys() for row in table))
+            _check_columns(path, name, columns or set(schema.names))
+            table = pa.Table.from_pylist(table, schema=schema)
+        elif isinstance(table, pd.DataFrame):
+            _check_columns(path, name, table.columns)
+            table = pa.Table.from_pandas(table, schema=schema, preserve_index=False)
+        else:
+            _check_columns(path, name, table.column_names)
+            table = table.select(schema.names).cast(schema)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise UserError(f"{path}: a value does not fit table {name!r}: {error}") from None
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), **(metadata or {})})
+    with atomic(path) as temporary:
+        if Path(path).suffix == ".csv":
+            pyarrow.csv.write_csv(table, temporary, pyarrow.csv.WriteOptions(quoting_style="needed"))
+        else:
+            pyarrow.parquet.write_table(table, temporary)
+
+
+def read_table(path: str | Path, name: str) -> pd.DataFrame:
+    """A table as a frame. Raises UserError naming the file and the column that is missing, unknown or of a wrong type."""
+    path, schema = Path(path), SCHEMAS[name]
+    if not path.is_file():
+        raise UserError(f"{path}: no such file (table {name!r})")
+    try:
+        if path.suffix == ".csv":
+            convert = pyarrow.csv.ConvertOptions(
+                column_types=schema, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+            )
+            parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
+            table = pyarrow.csv.read_csv(path, convert_options=convert, parse_options=parse)
+        else:
+            table = pyarrow.parquet.read_table(path)
+        _check_columns(path, name, table.column_names)
+        return table.select(schema.names).cast(schema).to_pandas()
+    except pa.ArrowInvalid as error:
+        raise UserError(f"{path}: not a table {name!r}: {error}") from None
+
+
+def _check_columns(path: str | Path, name: str, columns: Any) -> None:
+    expected, found = SCHEMAS[name].names, list(columns)
+    for column in found:
+        if column not in expected:
+            guess = nearest(column, expected)
+            hint = f", did you mean {guess!r}?" if guess else ""
+            raise UserError(f"{path}: table {name!r} has no column {column!r}{hint}")
+    for column in expected:
+        if column not in found:
+            raise UserError(f"{path}: table {name!r} lacks column {column!r}")
