@@ -53,7 +53,11 @@ SCHEMAS: dict[str, pa.Schema] = {
     "picture_scores": _schema(
         benchmark=_TEXT, prompt_id=_TEXT, index=_COUNT, category=_TEXT, score=_REAL, reason=_TEXT
     ),
-    # `raw` in the benchmark's own unit, `score` and `chance` 0-100.
+    # What one model reached; collecting adds whose model it is. `raw` in the benchmark's own unit, the rest 0-100.
+    "benchmark_scores": _schema(
+        benchmark=_TEXT, metric=_TEXT, raw=_REAL, score=_REAL, chance=_REAL, num_items=_COUNT, num_unparsed=_COUNT,
+        harness=_TEXT, comparable=_FLAG,
+    ),
     "scores": _schema(
         captioner=_TEXT, family=_TEXT, pipeline=_TEXT, objective=_TEXT, seed=_COUNT, benchmark=_TEXT, metric=_TEXT,
         raw=_REAL, score=_REAL, chance=_REAL, num_items=_COUNT, num_unparsed=_COUNT, harness=_TEXT, comparable=_FLAG,

@@ -1,0 +1,161 @@
+"""Read a sweep's config and find all its faults at once, before any job."""
+
+import types
+import typing
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from workflow_scripts.benchmarks import GENERATION, UNDERSTANDING
+from workflow_scripts.errors import UserError, nearest
+from workflow_scripts.spec import Config
+
+_EXTRA, _MISSING, _LITERAL, _VALUE = "extra_forbidden", "missing", "literal_error", "value_error"
+
+
+class _OneOfEachKey(yaml.SafeLoader):
+    """A YAML loader that refuses a key that stands twice in one mapping."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: dict[str, int] = {}
+        for key, _ in node.value:
+            line = key.start_mark.line + 1
+            if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
+                raise UserError(f"{key.start_mark.name}:{line}: key {key.value!r} stands twice, first in line {seen[key.value]}")
+            seen[key.value] = line
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """A YAML file as a dict. Raises UserError naming file and line where it is absent, broken or has a key twice."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            value = yaml.load(file, _OneOfEachKey)  # noqa: S506 (a SafeLoader)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: not valid YAML: {error}") from None
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: expected a mapping of keys")
+    return value
+
+
+def load_config(path: str | Path) -> Config:
+    """Read and check a config file. Raises UserError with every fault."""
+    return check_config(read_yaml(path), str(path))
+
+
+def check_config(raw: dict[str, Any], place: str = "config") -> Config:
+    """Validate a config that is already read. Raises UserError that lists every fault with its key and nearest name."""
+    faults: list[str] = []
+    config = None
+    try:
+        config = Config.model_validate(raw)
+    except ValidationError as error:
+        faults += [_fault(e) for e in error.errors()]
+    faults += _faults_between_sections(raw, config)
+    if faults:
+        raise UserError(f"{place}: {len(faults)} fault{'s' * (len(faults) > 1)}\n  " + "\n  ".join(faults))
+    assert config is not None
+    return config
+
+
+def _fault(error: Any) -> str:
+    """One of Pydantic's errors as `place: what is wrong, what would be right`."""
+    loc, kind = error["loc"], error["type"]
+    place = ".".join(map(str, loc)) or "config"
+    if kind == _EXTRA:
+        return f"{place}: unknown key{_hint(str(loc[-1]), _keys_at(loc[:-1]))}"
+    if kind == _MISSING:
+        return f"{place}: missing, it has no default"
+    if kind == _LITERAL:
+        return f"{place}: {error['input']!r} is none of {error['ctx']['expected']}{_hint(str(error['input']), _literals(loc))}"
+    if kind == _VALUE:
+        return f"{place}: {error['ctx']['error']}"
+    return f"{place}: {error['msg']} (got {error['input']!r})"
+
+
+def _hint(name: str, choices: list[str]) -> str:
+    guess = nearest(name, choices)
+    return f", did you mean {guess!r}?" if guess else ""
+
+
+def _keys_at(loc: tuple[Any, ...]) -> list[str]:
+    model = _type_at(loc)
+    return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []
+
+
+def _literals(loc: tuple[Any, ...]) -> list[str]:
+    found = _type_at(loc)
+    if typing.get_origin(found) is list:
+        (found,) = typing.get_args(found)
+    return [str(choice) for choice in typing.get_args(found)]
+
+
+def _type_at(loc: tuple[Any, ...]) -> Any:
+    """The type that the models give to a place in the config."""
+    found: Any = Config
+    for key in loc:
+        if isinstance(found, type) and issubclass(found, BaseModel):
+            field = found.model_fields.get(str(key))
+            found = field.annotation if field else None
+        elif typing.get_origin(found) in (dict, list):
+            found = typing.get_args(found)[-1]
+        if isinstance(found, types.UnionType) or typing.get_origin(found) is typing.Union:
+            found = next(t for t in typing.get_args(found) if t is not type(None))
+    return found
+
+
+def _section(raw: Any, *keys: str) -> dict[str, Any]:
+    """A mapping inside the raw config; empty where it is absent or something else (Pydantic says so)."""
+    for key in keys:
+        raw = raw.get(key) if isinstance(raw, dict) else None
+    return raw if isinstance(raw, dict) else {}
+
+
+def _faults_between_sections(raw: dict[str, Any], config: Config | None) -> list[str]:
+    """Names that must exist elsewhere in the config. Read from the raw text, so that they show beside other faults."""
+    faults = []
+    samplings = list(_section(raw, "captioning", "samplings"))
+    users = {"captioning.sampling": _section(raw, "captioning").get("sampling")}
+    for name, captioner in _section(raw, "captioners").items():
+        users[f"captioners.{name}.sampling"] = _section(captioner).get("sampling")
+    for place, name in users.items():
+        if name is not None and name not in samplings:
+            faults.append(f"{place}: no sampling {name!r}{_hint(str(name), samplings)}")
+    for kind, known in (("understanding", UNDERSTANDING), ("generation", GENERATION)):
+        for name in _section(raw, kind, "benchmarks"):
+            if name not in known:
+                faults.append(f"{kind}.benchmarks.{name}: unknown benchmark{_hint(str(name), list(known))}")
+    if config is not None:
+        faults += _faults_of_whole(config)
+    return faults
+
+
+def _faults_of_whole(config: Config) -> list[str]:
+    """What a config needs as a whole, once every section is sound by itself."""
+    if config.published is not None:
+        return []
+    faults = []
+    for key in ("captioners", "captioning", "pool", "capeval"):
+        if not getattr(config, key):
+            faults.append(f"{key}: missing, a sweep that measures needs it")
+    for kind in ("understanding", "generation"):
+        section = getattr(config, kind)
+        if bool(section.pipelines) != bool(section.benchmarks):
+            faults.append(f"{kind}: pipelines and benchmarks go together")
+    if config.pool is not None:
+        held = sum(source.count for source in config.pool.sources.values())
+        if held < config.pool.size:
+            faults.append(f"pool.size: {config.pool.size} images asked, the sources hold {held}")
+        for name, pipeline in config.generation.pipelines.items():
+            if pipeline.num_images > config.pool.size:
+                faults.append(
+                    f"generation.pipelines.{name}.num_images: {pipeline.num_images} asked, the pool has {config.pool.size}"
+                )
+    for name, captioner in config.captioners.items():
+        if captioner.engine == "exact" and config.world is None:
+            faults.append(f"captioners.{name}.engine: 'exact' reads blocks pictures, this sweep has no 'world'")
+    return faults

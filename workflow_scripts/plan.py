@@ -1,0 +1,382 @@
+"""What each rule needs of the config: one model a rule's `--spec`, and the functions that cut it out of a sweep.
+
+A job depends on what it uses and on nothing else, so that an edit reruns just what it touches. Memory and time are
+left out, and a hub repository stands as the local folder that it is fetched into. `stage_version` is raised by hand
+when a stage's code changes its results: GPU stages rerun for that, never for an edited comment.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from workflow_scripts.files import canonical_json, fingerprint
+from workflow_scripts.spec import (
+    Config,
+    Dial,
+    Generate,
+    Judge,
+    Needs,
+    PoolSource,
+    Replay,
+    Sampling,
+    Section,
+    SftStage,
+    Source,
+    T2iBenchmark,
+    T2iTraining,
+    VlmModel,
+    VlmStage,
+)
+
+
+class FetchJob(Section):
+    """Fetch one repository, or check a folder."""
+
+    stage_version: int = 1
+    source: Source
+
+
+class PoolJob(Section):
+    """Sample the pool from its sources."""
+
+    stage_version: int = 1
+    sources: dict[str, PoolSource]
+    size: int
+    seed: int
+
+
+class CaptionJob(Section):
+    """Caption images with one captioner: the pool's shards, or CAPEval's images (`shard_size` is null then)."""
+
+    stage_version: int = 1
+    engine: str
+    model: Source | None
+    prompt: str
+    sampling: Sampling
+    max_new_tokens: int
+    max_model_len: int
+    max_pixels: int | None
+    chat_template_kwargs: dict[str, bool | int | str]
+    remote_code: str | None
+    replay: Replay | None
+    dial: Dial | None
+    shard_size: int | None
+
+
+class JudgeJob(Section):
+    """Judge one captioner's captions of CAPEval's images."""
+
+    stage_version: int = 1
+    judge: Judge
+    data: Source
+
+
+class ScoreCaptionsJob(Section):
+    """Coverage and precision of one captioner from its verdicts."""
+
+    stage_version: int = 1
+    captioner: str
+    data: Source
+    missing_verdict: str
+    max_unjudged_share: float
+    resamples: int
+    confidence: float
+    seed: int
+
+
+class AlignJob(Section):
+    """Stage 1 of a vision-language model."""
+
+    stage_version: int = 1
+    model: VlmModel
+    stage: VlmStage
+    seed: int
+
+
+class SftJob(Section):
+    """Stage 2 of a vision-language model; whose captions they are is not its business."""
+
+    stage_version: int = 1
+    model: VlmModel
+    stage: SftStage
+    seed: int
+
+
+class EvaluateJob(Section):
+    """Answer and score understanding benchmarks with one model."""
+
+    stage_version: int = 1
+    model: VlmModel
+    benchmarks: dict[str, Source]
+    max_new_tokens: int
+
+
+class LatentsJob(Section):
+    """Encode the images that a text-to-image model trains on."""
+
+    stage_version: int = 1
+    family: str
+    model: Source
+    num_images: int
+    resolution: int
+
+
+class FinetuneJob(Section):
+    """Fine-tune a text-to-image transformer on latents and one source's captions."""
+
+    stage_version: int = 1
+    family: str
+    model: Source
+    num_images: int
+    resolution: int
+    max_text_tokens: int
+    training: T2iTraining
+    seed: int
+
+
+class GenerateJob(Section):
+    """Make one benchmark's pictures with one fine-tuned model."""
+
+    stage_version: int = 1
+    family: str
+    model: Source
+    resolution: int
+    max_text_tokens: int
+    generate: Generate
+    name: str
+    benchmark: T2iBenchmark
+    noise_seed: int
+
+
+class ScoreImagesJob(Section):
+    """Score one benchmark's pictures."""
+
+    stage_version: int = 1
+    name: str
+    benchmark: T2iBenchmark
+
+
+class Subject(Section):
+    """Whose scores a file holds, and the spec that must have made it."""
+
+    path: str
+    fingerprint: str
+    pipeline: str
+    objective: str
+    seed: int
+    benchmarks: list[str]
+
+
+class CollectCaptionerJob(Section):
+    """One captioner's scores from all its models. `made_with` are the specs that its other files must carry."""
+
+    stage_version: int = 1
+    captioner: str
+    family: str
+    subjects: list[Subject]
+    made_with: dict[str, str]
+
+
+class CollectJob(Section):
+    """The sweep's tables from all captioners."""
+
+    stage_version: int = 1
+    captioners: list[dict[str, str]]
+
+
+def as_param(job: Section) -> str:
+    """A job's settings as Snakemake compares them: canonical JSON."""
+    return canonical_json(job.model_dump(mode="json"))
+
+
+def asset_name(source: Source) -> str:
+    """The folder of a hub repository under the assets: `owner--name`."""
+    assert source.hub is not None
+    return source.hub.replace("/", "--")
+
+
+def assets_of(config: Config) -> dict[str, Source]:
+    """Every hub repository that the sweep uses, by asset name."""
+    return {asset_name(source): source for source in _sources_in(config) if source.hub}
+
+
+def _sources_in(value: Any) -> list[Source]:
+    if isinstance(value, Source):
+        return [value]
+    if isinstance(value, Section):
+        return [s for field in type(value).model_fields for s in _sources_in(getattr(value, field))]
+    if isinstance(value, dict):
+        return [s for part in value.values() for s in _sources_in(part)]
+    return []
+
+
+def _settled(value: Any, assets: Path) -> Any:
+    """A section as its job sees it: repositories are local folders, and what the job asks of the machine is left out."""
+    if isinstance(value, Needs):
+        return Needs()
+    if isinstance(value, Source) and value.hub:
+        return value.model_copy(update={"hub": None, "path": assets / asset_name(value)})
+    if isinstance(value, Section):
+        return value.model_copy(update={f: _settled(getattr(value, f), assets) for f in type(value).model_fields})
+    if isinstance(value, dict):
+        return {key: _settled(part, assets) for key, part in value.items()}
+    return value
+
+
+def fetch_job(config: Config, asset: str) -> FetchJob:
+    """How one repository is fetched."""
+    return FetchJob(source=assets_of(config)[asset])
+
+
+def pool_job(config: Config) -> PoolJob:
+    """How the pool is sampled."""
+    pool = config.pool
+    return PoolJob(sources=_settled(pool.sources, config.assets), size=pool.size, seed=pool.seed)
+
+
+def num_shards(config: Config) -> int:
+    """Caption shards of the pool."""
+    return -(-config.pool.size // config.pool.shard_size)
+
+
+def caption_jobs(config: Config) -> dict[str, range]:
+    """The caption jobs of one captioner: name of the job -> its shards."""
+    per_job, shards = config.captioning.shards_per_job, num_shards(config)
+    starts = range(0, shards, per_job)
+    return {f"{start:05d}": range(start, min(start + per_job, shards)) for start in starts}
+
+
+def caption_job(config: Config, captioner: str, capeval: bool = False) -> CaptionJob:
+    """How one captioner captions the pool, or CAPEval's images."""
+    one, shared = config.captioners[captioner], config.captioning
+    return CaptionJob(
+        engine=one.engine,
+        model=_settled(one.model, config.assets),
+        prompt=one.prompt or shared.prompt,
+        sampling=shared.samplings[one.sampling or shared.sampling],
+        max_new_tokens=shared.max_new_tokens,
+        max_model_len=shared.max_model_len,
+        max_pixels=one.max_pixels,
+        chat_template_kwargs=one.chat_template_kwargs,
+        remote_code=one.remote_code,
+        replay=one.replay,
+        dial=one.dial,
+        shard_size=None if capeval else config.pool.shard_size,
+    )
+
+
+def judge_job(config: Config) -> JudgeJob:
+    """How captions are judged."""
+    return JudgeJob(
+        judge=_settled(config.capeval.judge, config.assets), data=_settled(config.capeval.data, config.assets)
+    )
+
+
+def score_captions_job(config: Config, captioner: str) -> ScoreCaptionsJob:
+    """How verdicts become coverage and precision."""
+    capeval = config.capeval
+    return ScoreCaptionsJob(
+        captioner=captioner,
+        data=_settled(capeval.data, config.assets),
+        missing_verdict=capeval.missing_verdict,
+        max_unjudged_share=capeval.max_unjudged_share,
+        resamples=capeval.resamples,
+        confidence=capeval.confidence,
+        seed=capeval.seed,
+    )
+
+
+def align_job(config: Config, pipeline: str, seed: int) -> AlignJob:
+    """How a vision-language model is aligned."""
+    settled = _settled(config.understanding.pipelines[pipeline], config.assets)
+    return AlignJob(model=settled.model, stage=settled.align, seed=seed)
+
+
+def sft_job(config: Config, pipeline: str, seed: int) -> SftJob:
+    """How a vision-language model is trained on captions."""
+    settled = _settled(config.understanding.pipelines[pipeline], config.assets)
+    return SftJob(model=settled.model, stage=settled.sft, seed=seed)
+
+
+def evaluate_job(config: Config, pipeline: str) -> EvaluateJob:
+    """Which benchmarks a vision-language model answers."""
+    understanding = _settled(config.understanding, config.assets)
+    return EvaluateJob(
+        model=understanding.pipelines[pipeline].model,
+        benchmarks=understanding.benchmarks,
+        max_new_tokens=understanding.max_new_tokens,
+    )
+
+
+def latents_job(config: Config, pipeline: str) -> LatentsJob:
+    """Which latents a text-to-image model trains on."""
+    settled = _settled(config.generation.pipelines[pipeline], config.assets)
+    return LatentsJob(
+        family=settled.family, model=settled.model, num_images=settled.num_images, resolution=settled.resolution
+    )
+
+
+def finetune_job(config: Config, pipeline: str, seed: int) -> FinetuneJob:
+    """How a text-to-image model is fine-tuned."""
+    settled = _settled(config.generation.pipelines[pipeline], config.assets)
+    return FinetuneJob(
+        family=settled.family, model=settled.model, num_images=settled.num_images, resolution=settled.resolution,
+        max_text_tokens=settled.max_text_tokens, training=settled.training, seed=seed,
+    )
+
+
+def generate_job(config: Config, pipeline: str, benchmark: str) -> GenerateJob:
+    """How a benchmark's pictures are made."""
+    settled = _settled(config.generation, config.assets)
+    made = settled.pipelines[pipeline]
+    return GenerateJob(
+        family=made.family, model=made.model, resolution=made.resolution, max_text_tokens=made.max_text_tokens,
+        generate=made.generate, name=benchmark, benchmark=settled.benchmarks[benchmark], noise_seed=settled.noise_seed,
+    )
+
+
+def score_images_job(config: Config, benchmark: str) -> ScoreImagesJob:
+    """How a benchmark's pictures are scored."""
+    return ScoreImagesJob(name=benchmark, benchmark=_settled(config.generation.benchmarks[benchmark], config.assets))
+
+
+def collect_captioner_job(config: Config, captioner: str) -> CollectCaptionerJob:
+    """The files that hold one captioner's scores, and the specs that must have made them."""
+    results, subjects, made_with = config.results, [], {}
+    for job in caption_jobs(config):
+        made_with[str(results / f"captions/{captioner}/jobs/{job}.json")] = _made_by(caption_job(config, captioner))
+    for pipeline in config.understanding.pipelines:
+        for seed in config.seeds:
+            folder = results / f"understanding/{pipeline}/seed-{seed}/{captioner}"
+            made_with[str(folder / "model.json")] = _made_by(sft_job(config, pipeline, seed))
+            subjects.append(Subject(
+                path=str(folder / "scores.csv"), fingerprint=_made_by(evaluate_job(config, pipeline)),
+                pipeline=pipeline, objective="understanding", seed=seed,
+                benchmarks=list(config.understanding.benchmarks),
+            ))
+    for pipeline in config.generation.pipelines:
+        for seed in config.seeds:
+            folder = results / f"generation/{pipeline}/seed-{seed}/{captioner}"
+            made_with[str(folder / "model.json")] = _made_by(finetune_job(config, pipeline, seed))
+            for benchmark in config.generation.benchmarks:
+                made_with[str(folder / benchmark / "pictures.parquet")] = _made_by(
+                    generate_job(config, pipeline, benchmark)
+                )
+                subjects.append(Subject(
+                    path=str(folder / benchmark / "scores.csv"),
+                    fingerprint=_made_by(score_images_job(config, benchmark)),
+                    pipeline=pipeline, objective="generation", seed=seed, benchmarks=[benchmark],
+                ))
+    return CollectCaptionerJob(
+        captioner=captioner, family=config.captioners[captioner].family, subjects=subjects, made_with=made_with
+    )
+
+
+def collect_job(config: Config) -> CollectJob:
+    """The captioners of the sweep, with what figures call them."""
+    return CollectJob(captioners=[
+        {"captioner": name, "family": one.family, "label": one.label} for name, one in config.captioners.items()
+    ])
+
+
+def _made_by(job: Section) -> str:
+    return fingerprint(job.model_dump(mode="json"))

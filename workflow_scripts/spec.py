@@ -1,0 +1,342 @@
+"""The config of a sweep as Pydantic models: what every key means, and every fault of a config at once.
+
+`python -m workflow_scripts.spec_docs` writes the JSON schema and the README's table from these models.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from workflow_scripts.analysis.settings import Analysis
+from workflow_scripts.blocks.settings import World
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Section(BaseModel):
+    """A part of the config: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Needs(Section):
+    """What one job of a stage asks of the machine. Time grows with each attempt; profiles map it to partitions."""
+
+    gpus: int = Field(0, ge=0, description="GPUs of one job")
+    mem_gb: int = Field(4, ge=1, description="host memory of one job in GB")
+    hours: float = Field(1.0, gt=0, description="time limit of the first attempt in hours")
+    threads: int = Field(1, ge=1, description="CPU threads of one job")
+
+
+class Source(Section):
+    """Where files come from: a repository on the Hugging Face hub, or a local folder or file that takes its place."""
+
+    hub: str | None = Field(None, pattern=r"^[\w.-]+/[\w.-]+$", description="repository on the hub, `owner/name`")
+    revision: str = Field("main", description="commit or tag of the repository; assets.lock.yaml pins branches")
+    path: Path | None = Field(None, description="local folder or file; nothing is downloaded then")
+    licence: str = Field("unstated", description="licence of the files, for the report")
+
+    @model_validator(mode="after")
+    def _one_place(self) -> "Source":
+        if (self.hub is None) == (self.path is None):
+            raise ValueError("give exactly one of 'hub' and 'path'")
+        return self
+
+
+class PoolSource(Source):
+    """One part of the image pool."""
+
+    count: int = Field(gt=0, description="images that the source holds; the sample keeps the sources' proportions")
+
+
+class Pool(Section):
+    """The images that every captioner describes."""
+
+    sources: dict[Name, PoolSource] = Field(min_length=1, description="parts of the pool by name")
+    size: int = Field(gt=0, description="images sampled from all sources together")
+    seed: int = Field(0, description="seed of the sample and of the pool's order")
+    shard_size: int = Field(gt=0, description="images in one caption shard")
+    needs: Needs = Needs()
+
+
+class Sampling(Section):
+    """How a model draws its tokens."""
+
+    temperature: float = Field(0.0, ge=0, description="0 is greedy")
+    top_p: float = Field(1.0, gt=0, le=1)
+    top_k: int = Field(0, ge=0, description="0 keeps all tokens")
+    presence_penalty: float = Field(0.0, ge=-2, le=2)
+    seed: int = Field(0, description="joined with the image's id for each caption")
+
+
+class Captioning(Section):
+    """What all captioners share."""
+
+    prompt: str = Field(description="the question asked about every image")
+    max_new_tokens: int = Field(gt=0, description="longest caption in tokens; a caption cut there is counted")
+    max_model_len: int = Field(gt=0, description="context of the engine in tokens, image included")
+    sampling: Name = Field(description="the entry of `samplings` that captioners use unless they name another")
+    samplings: dict[Name, Sampling] = Field(min_length=1, description="named ways to draw tokens")
+    shards_per_job: int = Field(1, gt=0, description="shards that one job captions with one engine")
+
+
+class Replay(Section):
+    """Captions that already exist: CSV, JSON, JSONL, Parquet, an {image: caption} map, or concatenated JSON."""
+
+    file: Path = Field(description="the file with the captions of the pool's images")
+    capeval_file: Path | None = Field(None, description="the file with the captions of CAPEval's images; default `file`")
+    image_key: str = Field("image", description="key or column of the image: its id, path, file name or stem")
+    caption_key: str = Field("caption", description="key or column of the caption")
+    on_missing: Literal["error", "warn"] = Field("error", description="an image without a caption")
+    on_empty: Literal["error", "warn"] = Field("error", description="a caption without a word")
+    on_duplicate: Literal["error", "warn"] = Field("error", description="two captions of one image; `warn` keeps the first")
+
+
+class Dial(Section):
+    """A captioner of the blocks world that reads the facts of an image and says them wrongly in known shares."""
+
+    drop: Share = Field(description="probability that an attribute goes unsaid (an object: half of it)")
+    falsify: Share = Field(description="probability that a said fact is wrong (an invented object: half of it)")
+    seed: int = 0
+
+
+class Captioner(Section):
+    """One caption source."""
+
+    label: str = Field(description="name in figures")
+    family: str = Field(description="model family, for colours and leave-one-family-out")
+    engine: Literal["vllm", "transformers", "replay", "exact"] = Field(description="what turns images into captions")
+    model: Source | None = Field(None, description="weights, for engines vllm and transformers")
+    prompt: str | None = Field(None, description="in place of captioning.prompt")
+    sampling: Name | None = Field(None, description="in place of captioning.sampling")
+    max_pixels: int | None = Field(None, gt=0, description="larger images are scaled down to this many pixels")
+    chat_template_kwargs: dict[str, bool | int | str] = Field({}, description="passed to the model's chat template")
+    remote_code: str | None = Field(
+        None, pattern=r"^[0-9a-f]{40}$",
+        description="opt in to the repository's own Python code at exactly this commit; read it first",
+    )
+    replay: Replay | None = Field(None, description="for engine replay")
+    dial: Dial | None = Field(None, description="for engine exact (blocks world only)")
+    needs: Needs = Needs()
+
+    @model_validator(mode="after")
+    def _fits_engine(self) -> "Captioner":
+        wanted = {"vllm": "model", "transformers": "model", "replay": "replay", "exact": "dial"}[self.engine]
+        for key in ("model", "replay", "dial"):
+            if key == wanted and getattr(self, key) is None:
+                raise ValueError(f"engine {self.engine!r} needs the key {key!r}")
+            if key != wanted and getattr(self, key) is not None:
+                raise ValueError(f"engine {self.engine!r} does not use the key {key!r}")
+        return self
+
+
+class Judge(Section):
+    """What reads captions against CAPEval's checklists. It never sees an image."""
+
+    engine: Literal["vllm", "exact"] = Field(description="`exact` parses the blocks world's captions")
+    model: Source | None = Field(None, description="weights of a language model, for engine vllm")
+    max_model_len: int = Field(32768, gt=0, description="context of the judge in tokens")
+    votes: int = Field(1, gt=0, description="judgements of each item; the majority counts, a tie is unjudged")
+    needs: Needs = Needs()
+
+    @model_validator(mode="after")
+    def _fits_engine(self) -> "Judge":
+        if (self.engine == "vllm") != (self.model is not None):
+            raise ValueError("engine 'vllm' needs the key 'model', engine 'exact' has none")
+        return self
+
+
+class Capeval(Section):
+    """The benchmark of captions: images, checklists, judge."""
+
+    data: Source = Field(description="checklist.jsonl, gt_caption.jsonl, images.csv and the folder image/")
+    judge: Judge
+    missing_verdict: Literal["unjudged", "not_mentioned"] = Field(
+        "unjudged", description="what an item without a readable verdict is; the published code says not_mentioned"
+    )
+    max_unjudged_share: Share = Field(0.01, description="a captioner with a larger share of unjudged items stops")
+    resamples: int = Field(2000, gt=0, description="image-level bootstrap resamples behind the intervals of C and P")
+    confidence: float = Field(0.95, gt=0, lt=1)
+    seed: int = 0
+
+
+class Optimisation(Section):
+    """How a model is trained: the same keys for every stage."""
+
+    learning_rate: float = Field(gt=0)
+    schedule: Literal["cosine", "linear", "constant", "constant_with_warmup"] = "cosine"
+    warmup_steps: int = Field(0, ge=0, description="steps of linear warm-up; 0 leaves it to warmup_ratio")
+    warmup_ratio: Share = Field(0.0, description="share of the steps that warm up")
+    weight_decay: float = Field(0.0, ge=0)
+    betas: tuple[float, float] = Field((0.9, 0.999), description="AdamW's decay rates")
+    max_grad_norm: float = Field(1.0, gt=0)
+    global_batch: int = Field(gt=0, description="samples a step over all GPUs")
+    per_device_batch: int = Field(gt=0, description="samples that one GPU holds at once")
+    steps: int | None = Field(None, gt=0, description="optimiser steps; default: `epochs` over the data")
+    epochs: float = Field(1.0, gt=0)
+    precision: Literal["bf16", "fp32"] = "bf16"
+    zero_stage: Literal[0, 2, 3] = Field(3, description="DeepSpeed ZeRO stage; 0 trains without DeepSpeed")
+    offload_optimizer: bool = Field(False, description="optimiser state in host memory, about 12 bytes a parameter")
+    gradient_checkpointing: bool = True
+    devices: int = Field(8, gt=0, description="GPUs of the job, over all its nodes (1 on a machine without)")
+
+    @model_validator(mode="after")
+    def _batch_divides(self) -> "Optimisation":
+        if self.global_batch % (self.per_device_batch * self.devices):
+            raise ValueError(
+                f"global_batch {self.global_batch} is no multiple of per_device_batch x devices "
+                f"= {self.per_device_batch} x {self.devices}"
+            )
+        return self
+
+    @property
+    def accumulation(self) -> int:
+        """Forward passes a step on each GPU."""
+        return self.global_batch // (self.per_device_batch * self.devices)
+
+
+Module = Literal["vision", "projector", "language"]
+
+
+class VlmStage(Optimisation):
+    """One training stage of a vision-language model."""
+
+    data: Source = Field(description="conversations in LLaVA's JSON shape: data.json and the images beside it")
+    train: list[Module] = Field(description="modules that learn; the others are frozen")
+    vision_from_layer: int = Field(0, ge=0, description="first vision layer that learns, where `vision` does")
+    max_length: int = Field(2048, gt=0, description="longest sample in tokens, image tokens included")
+    needs: Needs = Needs()
+
+
+class SftStage(VlmStage):
+    """The stage that the captions enter."""
+
+    caption_instruction: str = Field(description="the human turn before every caption")
+    max_caption_tokens: int = Field(1024, gt=0, description="an image with a longer caption is left out, and counted")
+    questions_from_captions: bool = Field(
+        False, description="blocks world only: also ask the questions that a caption answers by rule"
+    )
+
+
+class VlmModel(Section):
+    """What a vision-language model is made of: a whole LLaVA folder, or vision tower + language model + projector."""
+
+    base: Source | None = Field(None, description="a LLaVA folder that has all parts")
+    vision: Source | None = Field(None, description="the vision tower")
+    language: Source | None = Field(None, description="the language model")
+    projector: Source | None = Field(None, description="published projector weights to start from; default: random")
+    vision_feature_layer: int = Field(-2, description="hidden layer of the vision tower that the projector reads")
+    vision_feature_select_strategy: Literal["default", "full"] = Field("default", description="`default` drops [CLS]")
+    image_size: int = Field(336, gt=0, description="side of the square that the vision tower sees, in pixels")
+    pad_to_square: bool = Field(True, description="pad with the mean colour; otherwise the image is stretched")
+    chat_template: Literal["vicuna", "qwen3", "blocks"] = Field(description="how turns are written")
+
+    @model_validator(mode="after")
+    def _whole(self) -> "VlmModel":
+        if (self.base is None) == (self.vision is None and self.language is None):
+            raise ValueError("give either 'base', or 'vision' and 'language'")
+        if self.base is None and (self.vision is None or self.language is None):
+            raise ValueError("'vision' and 'language' go together")
+        return self
+
+
+class VlmPipeline(Section):
+    """One vision-language model and its two stages."""
+
+    model: VlmModel
+    align: VlmStage = Field(description="stage 1: the same for every captioner, trained once a seed")
+    sft: SftStage = Field(description="stage 2: once a captioner and seed")
+
+
+class Understanding(Section):
+    """What the captions are worth for understanding images."""
+
+    pipelines: dict[Name, VlmPipeline] = Field({}, description="vision-language models by name")
+    benchmarks: dict[Name, Source] = Field({}, description="the benchmarks behind U and where their files are")
+    max_new_tokens: int = Field(1024, gt=0, description="longest answer in tokens")
+    evaluate_needs: Needs = Needs()
+
+
+class T2iTraining(Optimisation):
+    """Fine-tuning of a text-to-image transformer by flow matching; only the transformer learns."""
+
+    timestep_sampling: Literal["logit_normal", "uniform"] = "logit_normal"
+    logit_mean: float = Field(0.0, description="mean of the normal behind logit_normal")
+    logit_std: float = Field(1.0, gt=0, description="its standard deviation")
+    caption_dropout: Share = Field(0.0, description="share of captions replaced by the empty one, for guidance")
+    needs: Needs = Needs()
+
+
+class Generate(Section):
+    """How pictures are made for the benchmarks."""
+
+    steps: int = Field(gt=0, description="denoising steps")
+    guidance: float = Field(ge=0, description="classifier-free guidance scale")
+    batch: int = Field(8, gt=0, description="pictures made at once")
+    needs: Needs = Needs()
+
+
+class T2iPipeline(Section):
+    """One text-to-image model."""
+
+    family: Literal["sd3", "qwen-image"] = Field(description="model class: how text and latents are read")
+    model: Source = Field(description="a diffusers pipeline folder")
+    num_images: int = Field(gt=0, description="training images: the first of the pool's order, so subsets are nested")
+    resolution: int = Field(gt=0, description="side of training and generated pictures in pixels; resize, then centre crop")
+    max_text_tokens: int = Field(512, gt=0, description="longest text of the encoder without a limit of its own")
+    latents_needs: Needs = Needs()
+    training: T2iTraining
+    generate: Generate
+
+
+class T2iBenchmark(Source):
+    """A generation benchmark: its prompts and how many pictures each gets."""
+
+    images_per_prompt: int = Field(4, gt=0)
+    mode: Literal["official", "fixed"] = Field("official", description="`official` repeats the official scorer's faults")
+
+
+class Generation(Section):
+    """What the captions are worth for making images."""
+
+    pipelines: dict[Name, T2iPipeline] = Field({}, description="text-to-image models by name")
+    benchmarks: dict[Name, T2iBenchmark] = Field({}, description="the benchmarks behind G")
+    noise_seed: int = Field(0, description="with prompt and picture number it fixes the noise, the same for all captioners")
+    score_needs: Needs = Needs()
+
+
+class Report(Section):
+    """The page of a sweep."""
+
+    num_examples: int = Field(4, ge=0, description="example images with their captions and checklists")
+    num_prompts: int = Field(4, ge=0, description="prompts whose pictures are shown for every captioner")
+
+
+class Published(Section):
+    """Scores taken from published tables in place of measuring: only the analysis runs."""
+
+    tables: Path = Field(description="folder with captioners.csv, table3_capeval.csv, table4_benchmarks.csv and so on")
+
+
+class Config(Section):
+    """A sweep."""
+
+    sweep: Name = Field(description="name of the sweep, for the report")
+    results: Path = Field(Path("results"), description="folder of every output; sweeps with their own never mix")
+    assets: Path = Field(Path("assets"), description="folder of downloaded weights, data sets and benchmark files")
+    jobs: Literal["apart", "whole"] = Field(
+        "apart", description="`whole` trains and measures a model in one process: for sweeps where starting one costs more"
+    )
+    seeds: list[int] = Field([0], min_length=1, description="training seeds; results are averaged within a captioner")
+    world: World | None = Field(None, description="make a blocks world as the data of this sweep")
+    published: Published | None = Field(None, description="take scores from published tables; only the analysis runs")
+    captioners: dict[Name, Captioner] = Field({}, description="the caption sources, the one thing that varies")
+    captioning: Captioning | None = Field(None, description="what all captioners share")
+    pool: Pool | None = Field(None, description="the images that are captioned and trained on")
+    capeval: Capeval | None = Field(None, description="how coverage and precision are measured")
+    understanding: Understanding = Understanding()
+    generation: Generation = Generation()
+    analysis: Analysis
+    report: Report = Report()
