@@ -70,6 +70,26 @@ SCHEMAS: dict[str, pa.Schema] = {
         p_value_wild=_REAL, p_value_holm=_REAL, q_value_bh=_REAL, vif=_REAL, loo_min=_REAL, loo_max=_REAL,
         lofo_min=_REAL, lofo_max=_REAL, n_obs=_COUNT, n_families=_COUNT,
     ),
+    # One fit. `f_*` tests C = P = 0; for outcome `dissociation` that is the test that U and G react alike.
+    "regression_models": _schema(
+        outcome=_TEXT, objective=_TEXT, pipeline=_TEXT, spec=_TEXT, vcov=_TEXT, r_squared=_REAL,
+        r_squared_adjusted=_REAL, residual_sd=_REAL, f_statistic=_REAL, f_df_num=_REAL, f_df_den=_REAL, f_p_value=_REAL,
+        corr_C_P=_REAL, between_families_C=_REAL, between_families_P=_REAL, num_seeds=_COUNT, seed_sd=_REAL,
+        n_obs=_COUNT, n_families=_COUNT,
+    ),
+    # One term without one captioner or one family (`kind`, `left_out`); leverage and Cook's distance of a captioner.
+    "regression_influence": _schema(
+        outcome=_TEXT, objective=_TEXT, pipeline=_TEXT, kind=_TEXT, left_out=_TEXT, term=_TEXT, estimate=_REAL,
+        change=_REAL, leverage=_REAL, cooks_distance=_REAL, n_obs=_COUNT,
+    ),
+    # One term on other data: `kind` is all_benchmarks, without_benchmark or named; `change` says which.
+    "regression_sensitivity": _schema(
+        outcome=_TEXT, objective=_TEXT, pipeline=_TEXT, kind=_TEXT, change=_TEXT, term=_TEXT, vcov=_TEXT,
+        estimate=_REAL, std_error=_REAL, statistic=_REAL, df=_REAL, p_value=_REAL, conf_low=_REAL, conf_high=_REAL,
+        n_obs=_COUNT, n_benchmarks=_COUNT,
+    ),
+    # U or G as a publication prints it, 0-100.
+    "aggregates": _schema(captioner=_TEXT, pipeline=_TEXT, objective=_TEXT, aggregate=_TEXT, score=_REAL),
 }
 
 
