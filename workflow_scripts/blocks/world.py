@@ -11,6 +11,7 @@ This module needs NumPy and the standard library only. Random numbers come from 
 caller seeds (a string is a good seed: `random.Random(f"{seed}:{image_id}")` is the same in every process).
 """
 
+import hashlib
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,15 +81,30 @@ class Description:
     objects: tuple[tuple[int, dict[str, str]], ...]
 
 
-def sample_scene(rng: random.Random, words: str = "all", counts: Sequence[int] = OBJECT_COUNTS) -> Scene:
-    """Draw a scene of `words` "all" or "old" (no new colours and shapes); the number of objects is uniform over
-    `counts` (a number may stand more than once)."""
+def held_out(scene: Scene) -> bool:
+    """Whether a scene belongs to the test pictures: one in five does, by a hash of its full caption. So training
+    and test pictures never show the same scene, whoever draws them."""
+    return hashlib.sha256(say(describe(scene)).encode()).digest()[0] % 5 == 0
+
+
+def sample_scene(
+    rng: random.Random, words: str = "all", counts: Sequence[int] = OBJECT_COUNTS, split: str = "any"
+) -> Scene:
+    """Draw a scene of `words` "all" or "old" (no new colours and shapes) and of `split` "train", "test" (see
+    `held_out`) or "any"; the number of objects is uniform over `counts` (a number may stand more than once)."""
     if words not in ("all", "old"):
         raise ValueError(f"words is {words!r}, expected 'all' or 'old'")
+    if split not in ("any", "train", "test"):
+        raise ValueError(f"split is {split!r}, expected 'any', 'train' or 'test'")
     colors, shapes = (COLORS, SHAPES) if words == "all" else (COLORS_OLD, SHAPES_OLD)
-    cells = sorted(rng.sample(range(len(CELLS)), rng.choice(counts)))
-    blocks = tuple(Block(cell, rng.choice(SIZES), rng.choice(colors), rng.choice(shapes)) for cell in cells)
-    return Scene(rng.choice(BACKGROUNDS), blocks)
+    while True:
+        cells = sorted(rng.sample(range(len(CELLS)), rng.choice(counts)))
+        blocks = tuple(
+            Block(cell, rng.choice(SIZES), rng.choice(colors), rng.choice(shapes)) for cell in cells
+        )
+        scene = Scene(rng.choice(BACKGROUNDS), blocks)
+        if split == "any" or held_out(scene) == (split == "test"):
+            return scene
 
 
 def _mask(shape: str, radius: int) -> np.ndarray:
