@@ -98,7 +98,9 @@ def _cell_targets(scenes: list[Scene]) -> torch.Tensor:
     return targets
 
 
-def pretrain_vision(model: LlavaForConditionalGeneration, steps: int, seed: int, batch_size: int = 128) -> None:
+def pretrain_vision(
+    model: LlavaForConditionalGeneration, steps: int, seed: int, batch_size: int = 128
+) -> None:
     """Teach the vision tower to tell each cell's content, on all words.
 
     Linear heads read the features after layer normalisation and N(0, 0.5) noise, which makes them robust enough
@@ -117,7 +119,9 @@ def pretrain_vision(model: LlavaForConditionalGeneration, steps: int, seed: int,
         noise = 0.5 * torch.randn(features.shape, generator=generator)
         logits = head(layer_norm(features, (width,)) + noise).split(sizes, -1)
         targets = _cell_targets(scenes)
-        fit = sum(cross_entropy(part.flatten(0, 1), targets[..., i].flatten()) for i, part in enumerate(logits))
+        fit = sum(
+            cross_entropy(part.flatten(0, 1), targets[..., i].flatten()) for i, part in enumerate(logits)
+        )
         return fit + 0.01 * (features.pow(2).mean() - 1).abs()  # keeps the features' scale near 1
 
     parameters = [*tower.parameters(), *head.parameters()]

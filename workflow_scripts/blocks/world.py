@@ -13,6 +13,7 @@ caller seeds (a string is a good seed: `random.Random(f"{seed}:{image_id}")` is 
 
 import hashlib
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -163,11 +164,21 @@ def say(description: Description) -> str:
     return " ".join(words)
 
 
+def tell(description: Description) -> str:
+    """A description in sentences, as a person would write it; `parse` reads them too."""
+    sentences = [] if description.background is None else [f"The background is {description.background}."]
+    for cell, attributes in description.objects:
+        words = [attributes[name] for name in ATTRIBUTES if name in attributes]
+        noun = " ".join(words) if "shape" in attributes else " ".join([*words, "block"])
+        sentences.append(f"In the {CELLS[cell]} corner there is a {noun}.")
+    return " ".join(sentences)
+
+
 def parse(text: str) -> Description:
     """Read a caption. Any text can be read: a cell's name opens an object, attributes belong to the object
-    before them, the first of two values counts, all other words are passed over."""
+    before them, the first of two values counts; all other words, case and punctuation are passed over."""
     background, objects = None, []
-    for word in text.split():
+    for word in re.findall("[a-z]+", text.lower()):
         if word in CELLS:
             objects.append((CELLS.index(word), {}))
         elif word in BACKGROUNDS:
