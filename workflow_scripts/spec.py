@@ -82,16 +82,23 @@ class Captioning(Section):
     shards_per_job: int = Field(1, gt=0, description="shards that one job captions with one engine")
 
 
-class Replay(Section):
-    """Captions that already exist: CSV, JSON, JSONL, Parquet, an {image: caption} map, or concatenated JSON."""
+class CaptionFile(Section):
+    """A file of captions: CSV, JSON, JSONL, Parquet, an {image: caption} map, or concatenated JSON."""
 
-    file: Path = Field(description="the file with the captions of the pool's images")
-    capeval_file: Path | None = Field(None, description="the file with the captions of CAPEval's images; default `file`")
-    image_key: str = Field("image", description="key or column of the image: its id, path, file name or stem")
+    file: Path = Field(description="the file, its format named by its suffix")
+    image_key: str = Field("image", description="key or column of the image: its id, path, file name, stem or number")
     caption_key: str = Field("caption", description="key or column of the caption")
+
+
+class Replay(Section):
+    """Captions that already exist, and what to do about faults in their files."""
+
+    pool: CaptionFile = Field(description="the captions of the pool's images")
+    capeval: CaptionFile | None = Field(None, description="the captions of CAPEval's images; default: those of `pool`")
     on_missing: Literal["error", "warn"] = Field("error", description="an image without a caption")
     on_empty: Literal["error", "warn"] = Field("error", description="a caption without a word")
     on_duplicate: Literal["error", "warn"] = Field("error", description="two captions of one image; `warn` keeps the first")
+    on_unknown: Literal["error", "warn"] = Field("warn", description="a caption of an image that the sweep does not have")
 
 
 class Dial(Section):
