@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from workflow_scripts.benchmarks import GENERATION, UNDERSTANDING
 from workflow_scripts.errors import UserError, nearest
+from workflow_scripts.plan import pipelines_of
 from workflow_scripts.spec import Config
 
 _EXTRA, _MISSING, _LITERAL, _VALUE = "extra_forbidden", "missing", "literal_error", "value_error"
@@ -136,9 +137,9 @@ def _faults_between_sections(raw: dict[str, Any], config: Config | None) -> list
 
 def _faults_of_whole(config: Config) -> list[str]:
     """What a config needs as a whole, once every section is sound by itself."""
+    faults = _faults_of_analysis(config)
     if config.published is not None:
-        return []
-    faults = []
+        return faults
     for key in ("captioners", "captioning", "pool", "capeval"):
         if not getattr(config, key):
             faults.append(f"{key}: missing, a sweep that measures needs it")
@@ -159,3 +160,28 @@ def _faults_of_whole(config: Config) -> list[str]:
         if captioner.engine == "exact" and config.world is None:
             faults.append(f"captioners.{name}.engine: 'exact' reads blocks pictures, this sweep has no 'world'")
     return faults
+
+
+def _faults_of_analysis(config: Config) -> list[str]:
+    """Captioners, pipelines and benchmarks that the analysis names and the sweep does not have."""
+    try:
+        pipelines = pipelines_of(config)
+    except OSError as error:
+        return [f"published.tables: {error.filename}: no such file"]
+    benchmarks = list(dict.fromkeys(name for one in pipelines.values() for name in one.benchmarks))
+    captioners = list(config.captioners)
+    named: list[tuple[str, list[str], list[str]]] = [("aggregate", list(config.analysis.aggregate), list(pipelines))]
+    for name, composite in config.analysis.composites.items():
+        named.append((f"composites.{name}.pipelines", composite.pipelines, list(pipelines)))
+        named.append((f"composites.{name}.benchmarks", composite.benchmarks, benchmarks))
+    for name, variant in config.analysis.sensitivity.items():
+        named.append((f"sensitivity.{name}.without_benchmarks", variant.without_benchmarks, benchmarks))
+        named.append((f"sensitivity.{name}.only_benchmarks", variant.only_benchmarks, benchmarks))
+        if not config.published:
+            named.append((f"sensitivity.{name}.without_captioners", variant.without_captioners, captioners))
+    return [
+        f"analysis.{place}: {name!r} is not in this sweep{_hint(name, known)}"
+        for place, names, known in named
+        for name in names
+        if name not in known
+    ]

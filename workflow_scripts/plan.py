@@ -1,13 +1,16 @@
 """What each rule needs of the config: one model a rule's `--spec`, and the functions that cut it out of a sweep.
 
 A job depends on what it uses and on nothing else, so that an edit reruns just what it touches. Memory and time are
-left out, and a hub repository stands as the local folder that it is fetched into. `stage_version` is raised by hand
+left out, so are licences, and a hub repository stands as the local folder that it is fetched into. `stage_version` is raised by hand
 when a stage's code changes its results: GPU stages rerun for that, never for an edited comment.
 """
 
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
+from workflow_scripts.analysis.settings import AnalysisJob, PipelineScores, published_pipelines
 from workflow_scripts.files import canonical_json, fingerprint
 from workflow_scripts.spec import (
     Config,
@@ -183,9 +186,14 @@ class CollectJob(Section):
     captioners: list[dict[str, str]]
 
 
-def as_param(job: Section) -> str:
+def as_param(job: BaseModel) -> str:
     """A job's settings as Snakemake compares them: canonical JSON."""
     return canonical_json(job.model_dump(mode="json"))
+
+
+def as_params(*jobs: BaseModel) -> str:
+    """The settings of several commands that run in one process."""
+    return canonical_json([job.model_dump(mode="json") for job in jobs])
 
 
 def asset_name(source: Source) -> str:
@@ -213,8 +221,9 @@ def _settled(value: Any, assets: Path) -> Any:
     """A section as its job sees it: repositories are local folders, and what the job asks of the machine is left out."""
     if isinstance(value, Needs):
         return Needs()
-    if isinstance(value, Source) and value.hub:
-        return value.model_copy(update={"hub": None, "path": assets / asset_name(value)})
+    if isinstance(value, Source):
+        local = {"hub": None, "path": assets / asset_name(value)} if value.hub else {}
+        return value.model_copy(update={"licence": "unstated", **local})
     if isinstance(value, Section):
         return value.model_copy(update={f: _settled(getattr(value, f), assets) for f in type(value).model_fields})
     if isinstance(value, dict):
@@ -376,6 +385,25 @@ def collect_job(config: Config) -> CollectJob:
     return CollectJob(captioners=[
         {"captioner": name, "family": one.family, "label": one.label} for name, one in config.captioners.items()
     ])
+
+
+def pipelines_of(config: Config) -> dict[str, PipelineScores]:
+    """Every pipeline of the sweep with its objective and the benchmarks that it must have been measured on."""
+    if config.published:
+        return published_pipelines(config.published.tables)
+    return {
+        name: PipelineScores(objective=objective, benchmarks=list(section.benchmarks))
+        for objective, section in (("understanding", config.understanding), ("generation", config.generation))
+        for name in section.pipelines
+    }
+
+
+def analysis_job(config: Config) -> AnalysisJob:
+    """The regression's settings, and what the sweep must have measured."""
+    confidence = {"capeval_confidence": config.capeval.confidence} if config.capeval else {}
+    return AnalysisJob(
+        **config.analysis.model_dump(), pipelines=pipelines_of(config), seeds=config.seeds, **confidence
+    )
 
 
 def _made_by(job: Section) -> str:

@@ -1,0 +1,50 @@
+"""Weights, data sets and benchmark files at pinned revisions, and the blocks world in their place."""
+
+
+rule fetch_asset:
+    message:
+        "Fetch {wildcards.asset}"
+    output:
+        f"{CONFIG.assets}/{{asset}}.json",
+    log:
+        f"{CONFIG.assets}/logs/{{asset}}.log",
+    benchmark:
+        f"{CONFIG.assets}/logs/{{asset}}.tsv"
+    conda:
+        "../envs/core.yaml"
+    threads: 4
+    resources:
+        mem_mb=4000,
+        runtime=lambda wildcards, attempt: 720 * attempt,
+        python=PYTHON,
+    retries: 2
+    params:
+        spec=lambda wildcards: plan.as_param(plan.fetch_job(CONFIG, wildcards.asset)),
+    shell:
+        "{resources.python} -m workflow_scripts.assets.fetch --spec {params.spec:q}"
+        " --folder {CONFIG.assets}/{wildcards.asset} --out {output} > {log} 2>&1"
+
+
+if CONFIG.world:
+
+    rule make_world:
+        message:
+            "Make the blocks world"
+        output:
+            f"{RESULTS}/world/manifest.json",
+        log:
+            f"{RESULTS}/logs/make_world.log",
+        benchmark:
+            f"{RESULTS}/logs/make_world.tsv"
+        conda:
+            "../envs/core.yaml"
+        threads: 1
+        resources:
+            mem_mb=1000,
+            runtime=10,
+            python=PYTHON,
+        params:
+            spec=plan.as_param(CONFIG.world),
+        shell:
+            "{resources.python} -m workflow_scripts.blocks.make_world --spec {params.spec:q}"
+            " --out-dir {RESULTS}/world --out {output} > {log} 2>&1"

@@ -1,0 +1,53 @@
+"""Captions of the pool: one job a range of shards and captioner, then one manifest a captioner."""
+
+CAPTION_JOBS = plan.caption_jobs(CONFIG)
+
+
+rule caption_shards:
+    message:
+        "Caption shards with {wildcards.captioner}, job {wildcards.job}"
+    input:
+        model=lambda wildcards: files_of(CONFIG.captioners[wildcards.captioner].model),
+        pool=f"{RESULTS}/pool/images.parquet",
+    output:
+        f"{RESULTS}/captions/{{captioner}}/jobs/{{job}}.json",
+    log:
+        f"{RESULTS}/logs/captions/{{captioner}}/{{job}}.log",
+    benchmark:
+        f"{RESULTS}/logs/captions/{{captioner}}/{{job}}.tsv"
+    conda:
+        "../envs/serve.yaml"
+    threads: threads_of(captioner_needs)
+    resources:
+        **request(captioner_needs),
+        shards=lambda wildcards: "{0.start}:{0.stop}".format(CAPTION_JOBS[wildcards.job]),
+    params:
+        spec=lambda wildcards: plan.as_param(plan.caption_job(CONFIG, wildcards.captioner)),
+    shell:
+        "{resources.python} -m workflow_scripts.captions.caption --spec {params.spec:q} --pool {input.pool}"
+        " --shards {resources.shards} --out-dir {RESULTS}/captions/{wildcards.captioner} --out {output} > {log} 2>&1"
+
+
+rule collect_captions:
+    message:
+        "Collect the captions of {wildcards.captioner}"
+    input:
+        jobs=expand(f"{RESULTS}/captions/{{{{captioner}}}}/jobs/{{job}}.json", job=CAPTION_JOBS),
+        code="workflow_scripts/captions/collect.py",
+    output:
+        captions=f"{RESULTS}/captions/{{captioner}}/captions.json",
+        statistics=f"{RESULTS}/captions/{{captioner}}/statistics.csv",
+    log:
+        f"{RESULTS}/logs/captions/{{captioner}}/collect.log",
+    benchmark:
+        f"{RESULTS}/logs/captions/{{captioner}}/collect.tsv"
+    conda:
+        "../envs/core.yaml"
+    threads: 1
+    resources:
+        mem_mb=8000,
+        runtime=lambda wildcards, attempt: 60 * attempt,
+        python=PYTHON,
+    shell:
+        "{resources.python} -m workflow_scripts.captions.collect --jobs {input.jobs} --captioner {wildcards.captioner}"
+        " --out {output.captions} --statistics {output.statistics} > {log} 2>&1"

@@ -1,0 +1,65 @@
+"""From every captioner's measurements to the sweep's tables. A missing number stops here."""
+
+CAPEVAL_TABLES = [f"{RESULTS}/capeval/{captioner}/scores.csv" for captioner in CONFIG.captioners]
+SCORE_TABLES = [f"{RESULTS}/scores/{captioner}.csv" for captioner in CONFIG.captioners]
+
+
+def measured(wildcards):
+    """All that one captioner's scores rest on."""
+    job = plan.collect_captioner_job(CONFIG, wildcards.captioner)
+    return [subject.path for subject in job.subjects]
+
+
+rule collect_captioner:
+    message:
+        "Collect the scores of {wildcards.captioner}"
+    input:
+        scores=measured,
+        code="workflow_scripts/collect/captioner.py",
+    output:
+        f"{RESULTS}/scores/{{captioner}}.csv",
+    log:
+        f"{RESULTS}/logs/scores/{{captioner}}.log",
+    benchmark:
+        f"{RESULTS}/logs/scores/{{captioner}}.tsv"
+    conda:
+        "../envs/core.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=20,
+        python=PYTHON,
+    params:
+        spec=lambda wildcards: plan.as_param(plan.collect_captioner_job(CONFIG, wildcards.captioner)),
+    shell:
+        "{resources.python} -m workflow_scripts.collect.captioner --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule collect_sweep:
+    message:
+        "Collect all captioners"
+    input:
+        capeval=CAPEVAL_TABLES,
+        scores=SCORE_TABLES,
+        code="workflow_scripts/collect/sweep.py",
+    output:
+        capeval=f"{RESULTS}/capeval.csv",
+        scores=f"{RESULTS}/scores.csv",
+        captioners=f"{RESULTS}/captioners.csv",
+    log:
+        f"{RESULTS}/logs/collect_sweep.log",
+    benchmark:
+        f"{RESULTS}/logs/collect_sweep.tsv"
+    conda:
+        "../envs/core.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=20,
+        python=PYTHON,
+    params:
+        spec=plan.as_param(plan.collect_job(CONFIG)),
+    shell:
+        "{resources.python} -m workflow_scripts.collect.sweep --spec {params.spec:q} --capeval-tables {input.capeval}"
+        " --score-tables {input.scores} --capeval {output.capeval} --scores {output.scores}"
+        " --captioners {output.captioners} > {log} 2>&1"

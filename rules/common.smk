@@ -1,0 +1,88 @@
+"""What the rules share: the checked config, lookups in it, and what jobs ask of the machine."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+# Environments come from conda where it is asked for; otherwise every rule runs the interpreter that runs Snakemake.
+# A profile can name another one a rule: `set-resources: {caption_shards: {python: .venv-serve/bin/python}}`.
+PYTHON = "python" if workflow.deployment_settings.deployment_method else sys.executable
+
+
+def checked_config():
+    """The config as models. Every fault of it ends Snakemake here, before any job."""
+    try:
+        for path in workflow.overwrite_configfiles or ["config.yaml"]:
+            read_yaml(path)
+        return check_config(config, ", ".join(map(str, workflow.overwrite_configfiles)) or "config.yaml")
+    except UserError as error:
+        raise WorkflowError(str(error)) from None
+
+
+def one_of(names):
+    """A wildcard constraint: one of these names."""
+    return "|".join(re.escape(str(name)) for name in names) or "none"
+
+
+def files_of(*sources):
+    """What must be there before a job reads these sources: manifests of fetched repositories, or of the made world."""
+    needed = set()
+    for source in filter(None, sources):
+        if source.hub:
+            needed.add(f"{CONFIG.assets}/{plan.asset_name(source)}.json")
+        elif CONFIG.world and source.path.is_relative_to(CONFIG.results / "world"):
+            needed.add(f"{RESULTS}/world/manifest.json")
+    return sorted(needed)
+
+
+def request(needs, **more):
+    """The `resources` of a rule. `needs` gives the `Needs` of a job from its wildcards; time grows with each attempt."""
+    return dict(
+        gpu=lambda wildcards: needs(wildcards).gpus,
+        mem_mb=lambda wildcards: 1000 * needs(wildcards).mem_gb,
+        runtime=lambda wildcards, attempt: round(60 * needs(wildcards).hours * attempt),
+        nodes=1,
+        python=PYTHON,
+        **more,
+    )
+
+
+def threads_of(needs):
+    """The `threads` of a rule."""
+    return lambda wildcards: needs(wildcards).threads
+
+
+def launch(training):
+    """How a training job starts: plain, or one process a GPU of its node."""
+    devices = training.devices
+    return f"-m torch.distributed.run --standalone --nproc-per-node={devices} -m" if devices > 1 else "-m"
+
+
+def captioner_needs(wildcards):
+    return CONFIG.captioners[wildcards.captioner].needs
+
+
+def vlm_pipeline(wildcards):
+    return CONFIG.understanding.pipelines[wildcards.pipeline]
+
+
+def t2i_pipeline(wildcards):
+    return CONFIG.generation.pipelines[wildcards.pipeline]
+
+
+def printed_aggregates():
+    """U and G as printed, where the analysis asks for them."""
+    printed = "printed" in CONFIG.analysis.aggregate.values()
+    return [f"{CONFIG.published.tables}/table4_aggregates.csv"] if CONFIG.published and printed else []
+
+
+def code_of(*packages):
+    """The modules of a cheap stage: an edit of one reruns the stage."""
+    return sorted(str(path) for package in packages for path in Path("workflow_scripts", package).glob("*.py"))
+
+
+def final_outputs():
+    """Everything that a whole sweep leaves for people to read."""
+    tables = ["regression", "regression_models", "regression_influence", "regression_sensitivity"]
+    return [f"{RESULTS}/{table}.csv" for table in tables] + [f"{RESULTS}/report.html"]

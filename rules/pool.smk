@@ -1,0 +1,24 @@
+"""The image pool: which images every captioner describes, in one order."""
+
+
+rule build_pool:
+    message:
+        "Sample the image pool"
+    input:
+        sources=files_of(*CONFIG.pool.sources.values()),
+        code="workflow_scripts/pool/build.py",
+    output:
+        f"{RESULTS}/pool/images.parquet",
+    log:
+        f"{RESULTS}/logs/build_pool.log",
+    benchmark:
+        f"{RESULTS}/logs/build_pool.tsv"
+    conda:
+        "../envs/core.yaml"
+    threads: threads_of(lambda wildcards: CONFIG.pool.needs)
+    resources:
+        **request(lambda wildcards: CONFIG.pool.needs),
+    params:
+        spec=plan.as_param(plan.pool_job(CONFIG)),
+    shell:
+        "{resources.python} -m workflow_scripts.pool.build --spec {params.spec:q} --out {output} > {log} 2>&1"

@@ -1,0 +1,125 @@
+"""Vision-language models: align once a pipeline and seed, train and evaluate once a captioner."""
+
+VLM = f"{RESULTS}/understanding/{{pipeline}}/seed-{{seed}}"
+
+
+def vlm_parts(wildcards):
+    """The repositories that a pipeline's model is made of."""
+    model = vlm_pipeline(wildcards).model
+    return files_of(model.base, model.vision, model.language, model.projector)
+
+
+rule align_vlm:
+    message:
+        "Align {wildcards.pipeline}, seed {wildcards.seed}"
+    input:
+        model=vlm_parts,
+        data=lambda wildcards: files_of(vlm_pipeline(wildcards).align.data),
+    output:
+        model=f"{VLM}/align/model.json",
+        training=f"{VLM}/align/training.csv",
+    log:
+        f"{RESULTS}/logs/understanding/{{pipeline}}-{{seed}}/align.log",
+    benchmark:
+        f"{RESULTS}/logs/understanding/{{pipeline}}-{{seed}}/align.tsv"
+    conda:
+        "../envs/train.yaml"
+    threads: threads_of(lambda wildcards: vlm_pipeline(wildcards).align.needs)
+    resources:
+        **request(lambda wildcards: vlm_pipeline(wildcards).align.needs),
+        launch=lambda wildcards: launch(vlm_pipeline(wildcards).align),
+    params:
+        spec=lambda wildcards: plan.as_param(plan.align_job(CONFIG, wildcards.pipeline, int(wildcards.seed))),
+    shell:
+        "{resources.python} {resources.launch} workflow_scripts.vlm.align --spec {params.spec:q}"
+        " --out {output.model} --log-table {output.training} > {log} 2>&1"
+
+
+if CONFIG.jobs == "apart":
+
+    rule train_vlm:
+        message:
+            "Train {wildcards.pipeline} on {wildcards.captioner}, seed {wildcards.seed}"
+        input:
+            data=lambda wildcards: files_of(vlm_pipeline(wildcards).sft.data),
+            start=rules.align_vlm.output.model,
+            pool=f"{RESULTS}/pool/images.parquet",
+            captions=f"{RESULTS}/captions/{{captioner}}/captions.json",
+        output:
+            model=f"{VLM}/{{captioner}}/model.json",
+            training=f"{VLM}/{{captioner}}/training.csv",
+        log:
+            f"{RESULTS}/logs/understanding/{{pipeline}}-{{seed}}/{{captioner}}.train.log",
+        benchmark:
+            f"{RESULTS}/logs/understanding/{{pipeline}}-{{seed}}/{{captioner}}.train.tsv"
+        conda:
+            "../envs/train.yaml"
+        threads: threads_of(lambda wildcards: vlm_pipeline(wildcards).sft.needs)
+        resources:
+            **request(lambda wildcards: vlm_pipeline(wildcards).sft.needs),
+            launch=lambda wildcards: launch(vlm_pipeline(wildcards).sft),
+        params:
+            spec=lambda wildcards: plan.as_param(plan.sft_job(CONFIG, wildcards.pipeline, int(wildcards.seed))),
+        shell:
+            "{resources.python} {resources.launch} workflow_scripts.vlm.train --spec {params.spec:q}"
+            " --start {input.start} --pool {input.pool} --captions {input.captions}"
+            " --out {output.model} --log-table {output.training} > {log} 2>&1"
+
+    rule evaluate_vlm:
+        message:
+            "Evaluate {wildcards.pipeline} of {wildcards.captioner}, seed {wildcards.seed}"
+        input:
+            benchmarks=files_of(*CONFIG.understanding.benchmarks.values()),
+            model=rules.train_vlm.output.model,
+        output:
+            answers=f"{VLM}/{{captioner}}/answers.parquet",
+            scores=f"{VLM}/{{captioner}}/scores.csv",
+        log:
+            f"{RESULTS}/logs/understanding/{{pipeline}}-{{seed}}/{{captioner}}.evaluate.log",
+        benchmark:
+            f"{RESULTS}/logs/understanding/{{pipeline}}-{{seed}}/{{captioner}}.evaluate.tsv"
+        conda:
+            "../envs/evaluate.yaml"
+        threads: threads_of(lambda wildcards: CONFIG.understanding.evaluate_needs)
+        resources:
+            **request(lambda wildcards: CONFIG.understanding.evaluate_needs),
+        params:
+            spec=lambda wildcards: plan.as_param(plan.evaluate_job(CONFIG, wildcards.pipeline)),
+        shell:
+            "{resources.python} -m workflow_scripts.vlm.evaluate --spec {params.spec:q} --model {input.model}"
+            " --answers {output.answers} --out {output.scores} > {log} 2>&1"
+
+else:
+
+    rule train_and_evaluate_vlm:
+        message:
+            "Train and evaluate {wildcards.pipeline} on {wildcards.captioner}, seed {wildcards.seed}"
+        input:
+            data=lambda wildcards: files_of(vlm_pipeline(wildcards).sft.data, *CONFIG.understanding.benchmarks.values()),
+            start=rules.align_vlm.output.model,
+            pool=f"{RESULTS}/pool/images.parquet",
+            captions=f"{RESULTS}/captions/{{captioner}}/captions.json",
+        output:
+            model=f"{VLM}/{{captioner}}/model.json",
+            training=f"{VLM}/{{captioner}}/training.csv",
+            answers=f"{VLM}/{{captioner}}/answers.parquet",
+            scores=f"{VLM}/{{captioner}}/scores.csv",
+        log:
+            f"{RESULTS}/logs/understanding/{{pipeline}}-{{seed}}/{{captioner}}.log",
+        benchmark:
+            f"{RESULTS}/logs/understanding/{{pipeline}}-{{seed}}/{{captioner}}.tsv"
+        conda:
+            "../envs/train.yaml"
+        threads: threads_of(lambda wildcards: vlm_pipeline(wildcards).sft.needs)
+        resources:
+            **request(lambda wildcards: vlm_pipeline(wildcards).sft.needs),
+        params:
+            specs=lambda wildcards: plan.as_params(
+                plan.sft_job(CONFIG, wildcards.pipeline, int(wildcards.seed)),
+                plan.evaluate_job(CONFIG, wildcards.pipeline),
+            ),
+        shell:
+            "{resources.python} -m workflow_scripts --specs {params.specs:q}"
+            " vlm.train --start {input.start} --pool {input.pool} --captions {input.captions}"
+            " --out {output.model} --log-table {output.training}"
+            " + vlm.evaluate --model {output.model} --answers {output.answers} --out {output.scores} > {log} 2>&1"
