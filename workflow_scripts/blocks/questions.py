@@ -50,23 +50,24 @@ def _matches(attributes: dict[str, str], color: str | None, shape: str) -> bool 
 
 
 def _existence(description: Description, rng: random.Random, words: str) -> Question | None:
-    """Half yes, half no; a no shares a word with an object where it can, as POPE's adversarial negatives do."""
-    colors, shapes = (COLORS, SHAPES) if words == "all" else (COLORS_OLD, SHAPES_OLD)
+    """As often no as yes. Asks for a shape, or a colour and a shape; a no shares a word with an object where it can,
+    as POPE's adversarial negatives do."""
     objects = [attributes for _, attributes in description.objects if "shape" in attributes]
     if not objects:
         return None
+    colors, shapes = (COLORS, SHAPES) if words == "all" else (COLORS_OLD, SHAPES_OLD)
     chosen, wanted = rng.choice(objects), rng.random() < 0.5
-    color, shape = chosen.get("color") if rng.random() < 0.7 else None, chosen["shape"]
+    color, shape = chosen.get("color") if rng.random() < 0.5 else None, chosen["shape"]
     if not wanted:
-        if color and rng.random() < 0.5:
-            color = rng.choice(colors)
-        else:
-            shape = rng.choice(shapes)
-    found = [_matches(attributes, color, shape) for _, attributes in description.objects]
-    if not wanted and any(match is not False for match in found):
-        return None
+        absent = [(color, other) for other in shapes]
+        if color:
+            absent += [(other, shape) for other in colors]
+        absent = [(c, s) for c, s in absent if all(_matches(values, c, s) is False for _, values in description.objects)]
+        if not absent:
+            return None
+        color, shape = rng.choice(absent)
     text = f"is there a {_named(color, shape)} ?"
-    return Question("existence", text, "yes" if True in found else "no", ("yes", "no"))
+    return Question("existence", text, "yes" if wanted else "no", ("yes", "no"))
 
 
 def _attribute(description: Description, kind: str, rng: random.Random) -> Question | None:
@@ -83,7 +84,7 @@ def _position(description: Description, rng: random.Random) -> Question | None:
     if not objects:
         return None
     cell, chosen = rng.choice(objects)
-    color, shape = chosen.get("color") if rng.random() < 0.7 else None, chosen["shape"]
+    color, shape = chosen.get("color") if rng.random() < 0.5 else None, chosen["shape"]
     matches = [_matches(attributes, color, shape) for _, attributes in description.objects]
     if len(matches) - matches.count(False) != 1:
         return None

@@ -30,7 +30,7 @@ Turns = list[tuple[str, str]]  # question, answer
 _ID = {word: index for index, word in enumerate(VOCABULARY)}
 _PAD, _BOS, _EOS, _IMAGE = (_ID[word] for word in ("<pad>", "<bos>", "<eos>", "<image>"))
 # Existence and position take longer to learn than the rest.
-_KINDS = ("existence", "existence", "position", "position", "color", "shape", "size", "background", "count")
+_KINDS = (*("existence", "position") * 3, "color", "shape", "size", "background", "count")
 
 
 def pixels(scenes: list[Scene], rng: random.Random) -> torch.Tensor:
@@ -88,8 +88,9 @@ def _optimise(
 
 
 def _cell_targets(scenes: list[Scene]) -> torch.Tensor:
-    """int64 (N, 4 cells, 4): size, colour and shape (0: empty cell, else 1 + index) and background."""
-    targets = torch.zeros(len(scenes), NUM_IMAGE_TOKENS, 4, dtype=torch.long)
+    """int64 (N, 4 cells, 5): size, colour and shape (0: empty cell, else 1 + index), background, which cell it is."""
+    targets = torch.zeros(len(scenes), NUM_IMAGE_TOKENS, 5, dtype=torch.long)
+    targets[:, :, 4] = torch.arange(NUM_IMAGE_TOKENS)
     for row, scene in enumerate(scenes):
         targets[row, :, 3] = BACKGROUNDS.index(scene.background)
         for block in scene.blocks:
@@ -101,14 +102,14 @@ def _cell_targets(scenes: list[Scene]) -> torch.Tensor:
 def pretrain_vision(
     model: LlavaForConditionalGeneration, steps: int, seed: int, batch_size: int = 128
 ) -> None:
-    """Teach the vision tower to tell each cell's content, on all words.
+    """Teach the vision tower to tell each cell's content and place, on all words.
 
     Linear heads read the features after layer normalisation and N(0, 0.5) noise, which makes them robust enough
     for a language side that has seen only some of the words. The tower is frozen afterwards.
     """
     rng, generator = random.Random(f"vision:{seed}"), torch.Generator().manual_seed(seed)
     tower, width = model.model.vision_tower, model.config.vision_config.hidden_size
-    sizes = [1 + len(values) for values in ATTRIBUTES.values()] + [len(BACKGROUNDS)]
+    sizes = [1 + len(values) for values in ATTRIBUTES.values()] + [len(BACKGROUNDS), NUM_IMAGE_TOKENS]
     torch.manual_seed(seed)
     head = torch.nn.Linear(width, sum(sizes))
 
@@ -155,10 +156,10 @@ def train_language(
 
 
 def instructed(scene: Scene, rng: random.Random) -> Turns:
-    """The base's diet: two fifths captions, three fifths four questions, in old words."""
-    if rng.random() < 0.4:
+    """The base's diet: a quarter captions, three quarters six questions, in old words."""
+    if rng.random() < 0.25:
         return captioned(scene, rng)
-    return [(q.text, q.answer) for q in ask_several(describe(scene), 4, rng, kinds=_KINDS, words="old")]
+    return [(q.text, q.answer) for q in ask_several(describe(scene), 6, rng, kinds=_KINDS, words="old")]
 
 
 def captioned(scene: Scene, rng: random.Random) -> Turns:

@@ -206,7 +206,9 @@ def detect(image: np.ndarray) -> Description:
     if image.shape != (IMAGE_SIZE, IMAGE_SIZE, 3) or image.dtype != np.uint8:
         expected = f"uint8 ({IMAGE_SIZE}, {IMAGE_SIZE}, 3)"
         raise ValueError(f"a picture of the blocks world is {expected}, got {image.dtype} {image.shape}")
-    nearest = ((image[:, :, None].astype(np.float64) - _COLOR_TABLE) ** 2).sum(-1).argmin(-1)
+    # |pixel - color|^2 without |pixel|^2, which is the same for all colours
+    distance = (_COLOR_TABLE**2).sum(1) - 2 * image.reshape(-1, 3).astype(np.float64) @ _COLOR_TABLE.T
+    nearest = distance.argmin(1).reshape(IMAGE_SIZE, IMAGE_SIZE)
     pixels = np.bincount(nearest.ravel(), minlength=len(_COLOR_TABLE))
     background = BACKGROUNDS[int(pixels[len(COLORS) :].argmax())]
     objects = []
