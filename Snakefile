@@ -4,6 +4,7 @@ from workflow_scripts import plan
 from workflow_scripts.analysis.settings import figure_names
 from workflow_scripts.config import check_config, read_yaml
 from workflow_scripts.errors import UserError
+from workflow_scripts.files import read_json
 
 # A config file given on the command line replaces the default one: merged, two sweeps would mix without a word.
 if not workflow.overwrite_configfiles:
@@ -47,3 +48,7 @@ rule all:
     default_target: True
     input:
         final_outputs(),
+
+
+onsuccess:
+    tell()

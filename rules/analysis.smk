@@ -23,6 +23,7 @@ rule regress:
     conda:
         "../envs/core.yaml"
     threads: 1
+    localrule: True
     resources:
         mem_mb=2000,
         runtime=30,
@@ -35,3 +36,64 @@ rule regress:
         " $([ -z '{input.aggregates}' ] || echo --aggregates {input.aggregates})"
         " --regression {output.regression} --models {output.models} --influence {output.influence}"
         " --sensitivity {output.sensitivity} --summary {output.summary} > {log} 2>&1"
+
+
+rule plot:
+    message:
+        "Draw the figures"
+    input:
+        tables=rules.regress.input.tables,
+        aggregates=rules.regress.input.aggregates,
+        regression=rules.regress.output.regression,
+        influence=rules.regress.output.influence,
+        code=code_of("analysis"),
+    output:
+        expand(f"{RESULTS}/figures/{{figure}}.{{suffix}}", figure=FIGURES, suffix=["svg", "png"]),
+    log:
+        f"{RESULTS}/logs/plot.log",
+    benchmark:
+        f"{RESULTS}/logs/plot.tsv"
+    conda:
+        "../envs/core.yaml"
+    threads: 1
+    localrule: True
+    resources:
+        mem_mb=2000,
+        runtime=30,
+        python=PYTHON,
+    params:
+        spec=plan.as_param(plan.analysis_job(CONFIG)),
+    shell:
+        "{resources.python} -m workflow_scripts.analysis.plot --spec {params.spec:q}"
+        " --capeval {input.tables[0]} --scores {input.tables[1]} --captioners {input.tables[2]}"
+        " $([ -z '{input.aggregates}' ] || echo --aggregates {input.aggregates})"
+        " --regression {input.regression} --influence {input.influence} --out-dir {RESULTS}/figures > {log} 2>&1"
+
+
+rule write_report:
+    message:
+        "Write the report"
+    input:
+        regression=rules.regress.output,
+        figures=rules.plot.output,
+        statistics=[f"{RESULTS}/captions/{captioner}/statistics.csv" for captioner in CONFIG.captioners],
+        code=code_of("report"),
+    output:
+        f"{RESULTS}/report.html",
+    log:
+        f"{RESULTS}/logs/write_report.log",
+    benchmark:
+        f"{RESULTS}/logs/write_report.tsv"
+    conda:
+        "../envs/core.yaml"
+    threads: 1
+    localrule: True
+    resources:
+        mem_mb=4000,
+        runtime=30,
+        python=PYTHON,
+    params:
+        spec=plan.as_param(plan.report_job(CONFIG)),
+    shell:
+        "{resources.python} -m workflow_scripts.report.write --spec {params.spec:q}"
+        " --results {RESULTS} --figures {RESULTS}/figures --out {output} > {log} 2>&1"

@@ -13,6 +13,7 @@ rule fetch_asset:
     conda:
         "../envs/core.yaml"
     threads: 4
+    localrule: True
     resources:
         mem_mb=4000,
         runtime=lambda wildcards, attempt: 720 * attempt,

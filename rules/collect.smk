@@ -25,6 +25,7 @@ rule collect_captioner:
     conda:
         "../envs/core.yaml"
     threads: 1
+    localrule: True
     resources:
         mem_mb=2000,
         runtime=20,
@@ -53,6 +54,7 @@ rule collect_sweep:
     conda:
         "../envs/core.yaml"
     threads: 1
+    localrule: True
     resources:
         mem_mb=2000,
         runtime=20,

@@ -84,5 +84,11 @@ def code_of(*packages):
 
 def final_outputs():
     """Everything that a whole sweep leaves for people to read."""
-    tables = ["regression", "regression_models", "regression_influence", "regression_sensitivity"]
-    return [f"{RESULTS}/{table}.csv" for table in tables] + [f"{RESULTS}/report.html"]
+    return [f"{RESULTS}/regression.csv", f"{RESULTS}/report.html"]
+
+
+def tell():
+    """After a run: where the report is, and the three lines that a person wants to know."""
+    page, summary = Path(RESULTS, "report.html"), Path(RESULTS, "summary.json")
+    if page.is_file() and summary.is_file():
+        print("", *read_json(summary)["lines"], f"Report: {page}", sep="\n")

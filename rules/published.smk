@@ -18,6 +18,7 @@ rule read_published:
     conda:
         "../envs/core.yaml"
     threads: 1
+    localrule: True
     resources:
         mem_mb=1000,
         runtime=5,

@@ -45,7 +45,7 @@ def rows(model: type[BaseModel], place: str = "", shown: dict | None = None) -> 
     shown = {} if shown is None else shown
     alike = next((base for base in model.__mro__ if base in shown), None)
     if alike is not None:
-        yield f"{place}…", "", "", f"the keys of `{shown[alike]}`" + ("" if alike is model else ", and:")
+        yield f"{place}…", "", "", f"the keys of `{shown[alike]}`, and:"
     for base in model.__mro__:
         if issubclass(base, Section) and base is not Section:
             shown.setdefault(base, place.removesuffix("."))
@@ -57,6 +57,8 @@ def rows(model: type[BaseModel], place: str = "", shown: dict | None = None) -> 
         meaning = (field.description or (below.__doc__ if below else "") or "").strip().split("\n")[0]
         if below is None:
             yield key, _kind(field), _default(field), meaning.replace("|", "\\|")
+        elif below in shown:
+            yield key, f"section like `{shown[below]}`", _default(field), meaning
         else:
             yield key, "section", _default(field), meaning
             yield from rows(below, f"{key}.", shown)

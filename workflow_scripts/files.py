@@ -114,8 +114,11 @@ def code_version() -> str:
 
 
 def _package_versions() -> dict[str, str]:
-    found = {d.metadata["Name"].lower(): d.version for d in importlib.metadata.distributions()}
-    return {name: found[name] for name in _RECORDED_PACKAGES if name in found}
+    found = {}
+    for name in _RECORDED_PACKAGES:
+        for distribution in importlib.metadata.Distribution.discover(name=name):
+            found[name] = distribution.version
+    return found
 
 
 def run_record_path(output: str | Path) -> Path:

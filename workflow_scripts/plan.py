@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from workflow_scripts.analysis.settings import AnalysisJob, PipelineScores, published_pipelines
 from workflow_scripts.files import canonical_json, fingerprint
+from workflow_scripts.report.settings import ReportJob
 from workflow_scripts.spec import (
     Config,
     Dial,
@@ -403,6 +404,20 @@ def analysis_job(config: Config) -> AnalysisJob:
     confidence = {"capeval_confidence": config.capeval.confidence} if config.capeval else {}
     return AnalysisJob(
         **config.analysis.model_dump(), pipelines=pipelines_of(config), seeds=config.seeds, **confidence
+    )
+
+
+def report_job(config: Config) -> ReportJob:
+    """What the report says that the tables do not."""
+    licences = {source.hub or str(source.path): source.licence for source in _sources_in(config)}
+    return ReportJob(
+        sweep=config.sweep,
+        published=config.published is not None,
+        world=config.world is not None,
+        analysis=analysis_job(config),
+        num_examples=config.report.num_examples,
+        num_prompts=config.report.num_prompts,
+        licences=licences,
     )
 
 

@@ -22,11 +22,11 @@ class Section(BaseModel):
 
 
 class Needs(Section):
-    """What one job of a stage asks of the machine. Time grows with each attempt; profiles map it to partitions."""
+    """What one job asks of the machine."""
 
     gpus: int = Field(0, ge=0, description="GPUs of one job")
     mem_gb: int = Field(4, ge=1, description="host memory of one job in GB")
-    hours: float = Field(1.0, gt=0, description="time limit of the first attempt in hours")
+    hours: float = Field(1.0, gt=0, description="time limit of the first attempt in hours; it grows with each attempt")
     threads: int = Field(1, ge=1, description="CPU threads of one job")
 
 
@@ -65,9 +65,9 @@ class Sampling(Section):
     """How a model draws its tokens."""
 
     temperature: float = Field(0.0, ge=0, description="0 is greedy")
-    top_p: float = Field(1.0, gt=0, le=1)
+    top_p: float = Field(1.0, gt=0, le=1, description="draw from the likeliest tokens of this joint probability")
     top_k: int = Field(0, ge=0, description="0 keeps all tokens")
-    presence_penalty: float = Field(0.0, ge=-2, le=2)
+    presence_penalty: float = Field(0.0, ge=-2, le=2, description="taken from the logit of every token already said")
     seed: int = Field(0, description="joined with the image's id for each caption")
 
 
@@ -106,7 +106,7 @@ class Dial(Section):
 
     drop: Share = Field(description="probability that an attribute goes unsaid (an object: half of it)")
     falsify: Share = Field(description="probability that a said fact is wrong (an invented object: half of it)")
-    seed: int = 0
+    seed: int = Field(0, description="joined with the image's id for each caption")
 
 
 class Captioner(Section):
@@ -165,28 +165,30 @@ class Capeval(Section):
     )
     max_unjudged_share: Share = Field(0.01, description="a captioner with a larger share of unjudged items stops")
     resamples: int = Field(2000, gt=0, description="image-level bootstrap resamples behind the intervals of C and P")
-    confidence: float = Field(0.95, gt=0, lt=1)
-    seed: int = 0
+    confidence: float = Field(0.95, gt=0, lt=1, description="level of those intervals")
+    seed: int = Field(0, description="seed of the resampling")
 
 
 class Optimisation(Section):
     """How a model is trained: the same keys for every stage."""
 
-    learning_rate: float = Field(gt=0)
-    schedule: Literal["cosine", "linear", "constant", "constant_with_warmup"] = "cosine"
+    learning_rate: float = Field(gt=0, description="peak learning rate of AdamW")
+    schedule: Literal["cosine", "linear", "constant", "constant_with_warmup"] = Field(
+        "cosine", description="course of the learning rate"
+    )
     warmup_steps: int = Field(0, ge=0, description="steps of linear warm-up; 0 leaves it to warmup_ratio")
     warmup_ratio: Share = Field(0.0, description="share of the steps that warm up")
-    weight_decay: float = Field(0.0, ge=0)
+    weight_decay: float = Field(0.0, ge=0, description="AdamW's decoupled weight decay")
     betas: tuple[float, float] = Field((0.9, 0.999), description="AdamW's decay rates")
-    max_grad_norm: float = Field(1.0, gt=0)
+    max_grad_norm: float = Field(1.0, gt=0, description="gradients are clipped to this norm")
     global_batch: int = Field(gt=0, description="samples a step over all GPUs")
     per_device_batch: int = Field(gt=0, description="samples that one GPU holds at once")
     steps: int | None = Field(None, gt=0, description="optimiser steps; default: `epochs` over the data")
-    epochs: float = Field(1.0, gt=0)
-    precision: Literal["bf16", "fp32"] = "bf16"
+    epochs: float = Field(1.0, gt=0, description="passes over the data, where `steps` is not given")
+    precision: Literal["bf16", "fp32"] = Field("bf16", description="of the forward and backward pass")
     zero_stage: Literal[0, 2, 3] = Field(3, description="DeepSpeed ZeRO stage; 0 trains without DeepSpeed")
     offload_optimizer: bool = Field(False, description="optimiser state in host memory, about 12 bytes a parameter")
-    gradient_checkpointing: bool = True
+    gradient_checkpointing: bool = Field(True, description="recompute activations to save memory")
     devices: int = Field(8, gt=0, description="GPUs of the job, over all its nodes (1 on a machine without)")
 
     @model_validator(mode="after")
@@ -269,7 +271,9 @@ class Understanding(Section):
 class T2iTraining(Optimisation):
     """Fine-tuning of a text-to-image transformer by flow matching; only the transformer learns."""
 
-    timestep_sampling: Literal["logit_normal", "uniform"] = "logit_normal"
+    timestep_sampling: Literal["logit_normal", "uniform"] = Field(
+        "logit_normal", description="how noise levels are drawn"
+    )
     logit_mean: float = Field(0.0, description="mean of the normal behind logit_normal")
     logit_std: float = Field(1.0, gt=0, description="its standard deviation")
     caption_dropout: Share = Field(0.0, description="share of captions replaced by the empty one, for guidance")
@@ -301,7 +305,7 @@ class T2iPipeline(Section):
 class T2iBenchmark(Source):
     """A generation benchmark: its prompts and how many pictures each gets."""
 
-    images_per_prompt: int = Field(4, gt=0)
+    images_per_prompt: int = Field(4, gt=0, description="pictures made of every prompt")
     mode: Literal["official", "fixed"] = Field("official", description="`official` repeats the official scorer's faults")
 
 

@@ -1,0 +1,127 @@
+"""The DAG of the paper's sweep: how many jobs, and what reruns after which edit."""
+
+import pytest
+import yaml
+from conftest import SMALL
+from dryrun import FINAL, job_counts, pending, snakemake
+
+PAPER = {
+    "fetch_asset": 34,
+    "build_pool": 1,
+    "caption_shards": 10 * 10,
+    "collect_captions": 10,
+    "caption_capeval": 10,
+    "judge_captions": 10,
+    "score_captions": 10,
+    "align_vlm": 2,
+    "train_vlm": 2 * 10,
+    "evaluate_vlm": 2 * 10,
+    "encode_latents": 2,
+    "finetune_t2i": 2 * 10,
+    "generate_images": 2 * 10 * 3,
+    "score_images": 2 * 10 * 3,
+    "collect_captioner": 10,
+    "collect_sweep": 1,
+    "regress": 1,
+}
+
+
+def test_paper_sweep_on_a_fresh_clone(checkout):
+    assert job_counts(checkout, "results/regression.csv") == PAPER
+
+
+def test_the_literal_slurm_command(checkout):
+    assert job_counts(checkout, "--profile", "slurm", "results/regression.csv") == PAPER
+
+
+def test_one_captioners_scores_plan_that_captioner_alone(checkout):
+    counts = job_counts(checkout, "results/scores/qwen3-vl-8b.csv", "results/capeval/qwen3-vl-8b/scores.csv")
+    per_captioner = {rule: n // 10 for rule, n in PAPER.items() if n % 10 == 0}
+    assert {rule: n for rule, n in counts.items() if rule in per_captioner} == per_captioner
+    assert counts["align_vlm"] == counts["encode_latents"] == 2 and counts["build_pool"] == 1
+    assert not FINAL & counts.keys()
+
+
+def test_stage_1_and_latents_run_once_a_pipeline_and_seed(checkout, small):
+    small["seeds"] = [0, 1]
+    (checkout / "seeds.yaml").write_text(yaml.safe_dump(small | {"results": "seeds"}))
+    counts = job_counts(checkout, "seeds/regression.csv", "--configfile", "seeds.yaml")
+    assert counts["align_vlm"] == 2 * 2 and counts["encode_latents"] == 2
+    assert counts["train_vlm"] == 2 * 2 * 2 and counts["collect_captions"] == 2
+
+
+def test_nothing_to_do_when_done(done):
+    assert job_counts(done, *SMALL) == {}
+
+
+def edited(done, small, edit):
+    edit(small)
+    (done / "small.yaml").write_text(yaml.safe_dump(small))
+    return pending(done, *SMALL)
+
+
+def test_a_prompt_reruns_its_captioners_chain_and_the_final_tables(done, small):
+    again = edited(done, small, lambda c: c["captioners"]["qwen3-vl-4b"].update(prompt="Describe."))
+    assert FINAL <= again.keys()
+    chain = {path for rule, paths in again.items() if rule not in FINAL for path in paths}
+    assert all("qwen3-vl-4b" in path for path in chain), chain
+    assert {"caption_shards", "collect_captions", "caption_capeval", "judge_captions", "score_captions", "train_vlm",
+            "evaluate_vlm", "finetune_t2i", "generate_images", "score_images", "collect_captioner"} == again.keys() - FINAL
+
+
+def test_order_of_keys_labels_and_needs_rerun_no_stage(done, small):
+    def edit(config):
+        config["captioners"] = dict(reversed(config["captioners"].items()))
+        config["captioners"]["qwen3-vl-4b"]["label"] = "Another label"
+        config["captioners"]["qwen3-vl-4b"]["needs"]["hours"] = 99
+
+    assert edited(done, small, edit).keys() <= FINAL
+
+
+def test_a_comment_in_a_gpu_stage_reruns_nothing(done):
+    for module in ("vlm/train.py", "captions/caption.py", "t2i/finetune.py", "capeval/judge.py"):
+        with open(done / "workflow_scripts" / module, "a") as file:
+            file.write("# an edited comment\n")
+    assert pending(done, *SMALL) == {}
+
+
+def test_code_of_a_cheap_stage_reruns_it(done):
+    module = done / "workflow_scripts/collect/sweep.py"
+    before = module.read_text()
+    module.write_text(before + "# an edit\n")
+    try:
+        assert pending(done, *SMALL).keys() == FINAL
+    finally:
+        module.write_text(before)
+
+
+def test_a_new_captioner_reruns_no_other(done, small):
+    def edit(config):
+        config["captioners"]["newcomer"] = config["captioners"]["qwen3-vl-4b"] | {"label": "New", "family": "New"}
+
+    again = edited(done, small, edit)
+    chain = {path for rule, paths in again.items() if rule not in FINAL for path in paths}
+    assert chain and all("newcomer" in path for path in chain)
+
+
+def test_a_benchmark_reruns_no_training(done, small):
+    again = edited(done, small, lambda c: c["understanding"]["benchmarks"].pop("pope") and c["analysis"].update(composites={}))
+    assert again.keys() - FINAL == {"evaluate_vlm", "collect_captioner"}
+
+
+def test_configfile_replaces_the_default(checkout):
+    counts = job_counts(checkout, "--configfile", "resources/sweeps/published.yaml")
+    assert counts.keys() == {"all", "read_published", "regress", "plot", "write_report"}
+
+
+def test_faults_stop_before_any_job(checkout, small):
+    small["captioners"]["qwen3-vl-4b"]["engin"] = "vllm"
+    (checkout / "wrong.yaml").write_text(yaml.safe_dump(small))
+    text = snakemake(checkout, "--configfile", "wrong.yaml", "--dry-run", check=False)
+    assert "captioners.qwen3-vl-4b.engin: unknown key, did you mean 'engine'?" in text
+    assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("target", ["results/scores/qwen3-vl-9b.csv", "results/capeval/qwen/scores.csv"])
+def test_unknown_captioner_is_no_target(checkout, target):
+    assert "MissingRuleException" in snakemake(checkout, target, "--dry-run", check=False)

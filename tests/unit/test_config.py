@@ -1,0 +1,123 @@
+"""A config's faults are all found at once, and each names its key, its place and the nearest right name."""
+
+import copy
+
+import pytest
+
+from workflow_scripts import docs
+from workflow_scripts.config import check_config, load_config, read_yaml
+from workflow_scripts.errors import UserError
+from workflow_scripts.plan import assets_of, caption_job, caption_jobs, num_shards
+
+
+@pytest.fixture(scope="module")
+def raw(root):
+    return read_yaml(root / "config.yaml")
+
+
+def faults_of(raw, *edits):
+    edited = copy.deepcopy(raw)
+    for edit in edits:
+        edit(edited)
+    with pytest.raises(UserError) as caught:
+        check_config(edited, "config.yaml")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("sweep", ["config.yaml", "resources/sweeps/published.yaml", "resources/sweeps/blocks.yaml"])
+def test_shipped_configs_are_sound(root, sweep, monkeypatch):
+    monkeypatch.chdir(root)
+    load_config(sweep)
+
+
+def test_default_is_the_papers_sweep(root):
+    config = load_config(root / "config.yaml")
+    assert len(config.captioners) == 10
+    assert len({one.family for one in config.captioners.values()}) == 4
+    assert len(config.understanding.benchmarks) == 16
+    assert len(config.generation.benchmarks) == 3
+    assert sum(source.count for source in config.pool.sources.values()) == 1_246_901
+    assert num_shards(config) == 120
+    assert [len(shards) for shards in caption_jobs(config).values()] == [12] * 10
+    assert {name: p.sft.accumulation for name, p in config.understanding.pipelines.items()} == {
+        "clip-vicuna": 4,
+        "siglip-qwen3": 4,
+    }
+
+
+def test_unknown_key_names_the_nearest(raw):
+    def edit(config):
+        config["captioners"]["qwen3-vl-8b"]["engin"] = config["captioners"]["qwen3-vl-8b"].pop("engine")
+
+    text = faults_of(raw, edit)
+    assert "captioners.qwen3-vl-8b.engin: unknown key, did you mean 'engine'?" in text
+    assert "captioners.qwen3-vl-8b.engine: missing" in text
+
+
+def test_all_faults_at_once(raw):
+    text = faults_of(
+        raw,
+        lambda c: c["captioning"].update(sampling="sampeld"),
+        lambda c: c["understanding"]["benchmarks"].update(mmbench_fr={"path": "x"}),
+        lambda c: c["generation"]["pipelines"]["qwen-image"].update(family="qwen_image"),
+        lambda c: c["pool"].update(size=2_000_000),
+        lambda c: c["understanding"]["pipelines"]["clip-vicuna"]["sft"].update(global_batch=100),
+    )
+    assert "captioning.sampling: no sampling 'sampeld', did you mean 'sampled'?" in text
+    assert "understanding.benchmarks.mmbench_fr: unknown benchmark, did you mean 'mmbench_" in text
+    assert "generation.pipelines.qwen-image.family: 'qwen_image'" in text and "did you mean 'qwen-image'?" in text
+    assert "understanding.pipelines.clip-vicuna.sft: global_batch 100 is no multiple" in text
+
+
+def test_faults_of_the_whole(raw):
+    text = faults_of(
+        raw,
+        lambda c: c["pool"].update(size=2_000_000),
+        lambda c: c["captioners"].update(dialled={"label": "D", "family": "D", "engine": "exact", "dial": {"drop": 0, "falsify": 0}}),
+        lambda c: c["analysis"]["composites"]["hallucination"]["benchmarks"].append("popee"),
+    )
+    assert "pool.size: 2000000 images asked, the sources hold 1246901" in text
+    assert "captioners.dialled.engine: 'exact' reads blocks pictures" in text
+    assert "analysis.composites.hallucination.benchmarks: 'popee' is not in this sweep, did you mean 'pope'?" in text
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [({}, "exactly one of 'hub' and 'path'"), ({"hub": "a/b", "path": "c"}, "exactly one of 'hub' and 'path'"), ({"hub": "no-owner"}, "hub")],
+)
+def test_a_source_is_in_one_place(raw, source, fault):
+    assert fault in faults_of(raw, lambda c: c["captioners"]["qwen3-vl-8b"].update(model=source))
+
+
+def test_remote_code_needs_a_commit(raw):
+    text = faults_of(raw, lambda c: c["captioners"]["llava-ov-1.5-8b"].update(remote_code="main"))
+    assert "captioners.llava-ov-1.5-8b.remote_code" in text
+
+
+def test_a_key_twice_is_an_error(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("sweep: a\nresults: r\nsweep: b\n")
+    with pytest.raises(UserError, match=r"config.yaml:3: key 'sweep' stands twice, first in line 1"):
+        read_yaml(path)
+
+
+def test_a_job_knows_only_what_it_uses(root):
+    config = load_config(root / "config.yaml")
+    edited = copy.deepcopy(read_yaml(root / "config.yaml"))
+    edited["captioners"]["qwen3-vl-8b"]["needs"]["hours"] = 99
+    edited["captioners"]["qwen3-vl-8b"]["label"] = "Another label"
+    edited["captioners"]["qwen3-vl-8b"]["model"]["licence"] = "another"
+    assert caption_job(check_config(edited), "qwen3-vl-8b") == caption_job(config, "qwen3-vl-8b")
+    edited["captioners"]["qwen3-vl-8b"]["prompt"] = "Describe."
+    assert caption_job(check_config(edited), "qwen3-vl-8b") != caption_job(config, "qwen3-vl-8b")
+
+
+def test_assets_have_one_name_each(root):
+    assets = assets_of(load_config(root / "config.yaml"))
+    assert "Qwen--Qwen3-VL-8B-Instruct" in assets
+    assert all(source.hub for source in assets.values())
+
+
+@pytest.mark.parametrize("path", docs.documents(), ids=lambda path: path.name)
+def test_documents_are_as_the_models_make_them(path):
+    assert path.read_text(encoding="utf-8") == docs.documents()[path], "run `make docs`"
