@@ -53,7 +53,8 @@ def coverage_precision(design: pd.DataFrame, confidence: float) -> Figure:
     )
     r = np.corrcoef(design.C, design.P)[0, 1]
     _caption(figure, f"{_size(design)} {bars} Correlation of C and P: {r:.2f}.")
-    label_points(ax, design.C.to_numpy(), design.P.to_numpy(), list(design.label))
+    _settle(figure)
+    label_points(ax, design.C.to_numpy(), design.P.to_numpy(), list(design.label), np.empty((0, 2)))
     return figure
 
 
@@ -74,12 +75,13 @@ def partial_regression(design: pd.DataFrame, outcomes: list[Outcome], regression
         named = np.arange(len(y)) if single else np.argsort(-np.nan_to_num(distance))[:3]
         for ax, (term, other) in zip(row, (("C", "P"), ("P", "C")), strict=True):
             x_rest, y_rest = _residuals(design, design[term], other), _residuals(design, y, other)
-            _slope(ax, x_rest, rows.loc[(outcome.name, term)], confidence)
+            line = _slope(ax, x_rest, rows.loc[(outcome.name, term)], confidence)
             _points(ax, design, x_rest, y_rest)
             ax.set(xlabel=f"{TERM_NAMES[term]} given {other} (points)", ylabel=f"score given {other}")
             ax.set_title(f"{outcome.name}: {_estimate(rows.loc[(outcome.name, term)])}", loc="left")
             ax.margins(0.1, 0.14)
-            to_label.append((ax, x_rest[named], y_rest[named], [design.label.iloc[i] for i in named]))
+            avoid = np.concatenate([np.column_stack([x_rest, y_rest]), line])
+            to_label.append((ax, x_rest[named], y_rest[named], [design.label.iloc[i] for i in named], avoid))
     handles = _family_handles(design)
     figure.legend(handles=handles, loc="outside upper center", ncols=min(5, len(handles)), fontsize=8)
     names = "" if single else " Named: the three captioners of largest Cook's distance."
@@ -88,8 +90,9 @@ def partial_regression(design: pd.DataFrame, outcomes: list[Outcome], regression
         f"{_size(design)} Residuals after regressing on the other regressor. Line: OLS slope (score points per point); "
         f"band: {_method(confidence, len(design))}.{names}",
     )
-    for ax, x, y, labels in to_label:
-        label_points(ax, x, y, labels)
+    _settle(figure)
+    for places in to_label:
+        label_points(*places)
     return figure
 
 
@@ -103,10 +106,11 @@ def coefficients(regression: pd.DataFrame, outcomes: list[Outcome], confidence: 
     for ax, (term, title) in zip(axes, TERM_NAMES.items(), strict=True):
         rows = table[table.term == term]
         low, high = _limits(rows)
-        for k, spec in enumerate(specs):
-            of_spec = rows[rows.spec == spec].set_index("outcome").reindex(names)
-            heights = np.arange(len(names)) + (k - (len(specs) - 1) / 2) * 0.75 / len(specs)
-            _intervals(ax, of_spec, heights, low, high, *_spec_style(k, len(specs)))
+        for place, name in enumerate(names):
+            of_outcome = rows[rows.outcome == name]
+            heights = place + (np.arange(len(of_outcome)) - (len(of_outcome) - 1) / 2) * 0.75 / len(specs)
+            for height, row in zip(heights, of_outcome.itertuples(), strict=True):
+                _interval(ax, row, height, low, high, *_spec_style(specs.index(row.spec), len(specs)))
         for edge in np.arange(len(names) - 1) + 0.5:
             ax.axhline(edge, color="0.85", linewidth=0.8)
         ax.axvline(0, color="0.3", linewidth=0.9)
@@ -149,8 +153,9 @@ def leave_one_out(
                 for left_out, estimate in zip(part.left_out, part.estimate, strict=True):
                     family = left_out if kind == "family" else design.family[left_out]
                     color, marker = styles[family]
+                    lane = 0.17 * (list(styles).index(family) / max(1, len(styles) - 1) - 0.5)
                     ax.plot(
-                        estimate, y, marker=marker, color=color, markersize=size, markeredgecolor="white",
+                        estimate, y + lane, marker=marker, color=color, markersize=size, markeredgecolor="white",
                         markeredgewidth=0.5, linestyle="none",
                     )
             if height:
@@ -177,12 +182,13 @@ def _residuals(design: pd.DataFrame, values: pd.Series | np.ndarray, other: str)
     return values - x @ np.linalg.lstsq(x, values)[0]
 
 
-def _slope(ax: Axes, x: np.ndarray, row: pd.Series, confidence: float) -> None:
+def _slope(ax: Axes, x: np.ndarray, row: pd.Series, confidence: float) -> np.ndarray:
     grid = np.linspace(x.min() * 1.08, x.max() * 1.08, 50)
     half_width = stats.t.ppf((1 + confidence) / 2, row.df) * row.std_error * np.abs(grid)
     ax.fill_between(grid, row.estimate * grid - half_width, row.estimate * grid + half_width, color="0.87", linewidth=0)
     ax.plot(grid, row.estimate * grid, color="0.35", linewidth=1.2)
     ax.axhline(0, color="0.75", linewidth=0.8)
+    return np.column_stack([grid, row.estimate * grid])
 
 
 def _points(ax: Axes, design: pd.DataFrame, x, y, x_error=None, y_error=None) -> None:
@@ -225,19 +231,16 @@ def _limits(rows: pd.DataFrame) -> tuple[float, float]:
     return values.min() - margin, values.max() + margin
 
 
-def _intervals(
-    ax: Axes, rows: pd.DataFrame, heights: np.ndarray, low: float, high: float, color: str, marker: str, fill: str
+def _interval(
+    ax: Axes, row: tuple, height: float, low: float, high: float, color: str, marker: str, fill: str
 ) -> None:
-    for height, row in zip(heights, rows.itertuples(), strict=True):
-        if np.isnan(row.estimate):
-            continue
-        ax.plot(row.estimate, height, marker=marker, color=color, markerfacecolor=fill, markersize=4.5, zorder=3)
-        if np.isnan(row.conf_low):
-            continue
-        ax.plot([max(row.conf_low, low), min(row.conf_high, high)], [height, height], color=color, linewidth=1.2)
-        for beyond, edge, arrow in ((row.conf_low < low, low, "<"), (row.conf_high > high, high, ">")):
-            if beyond:
-                ax.plot(edge, height, marker=arrow, color=color, markersize=4, clip_on=False, linestyle="none")
+    ax.plot(row.estimate, height, marker=marker, color=color, markerfacecolor=fill, markersize=4.5, zorder=3)
+    if np.isnan(row.conf_low):
+        return
+    ax.plot([max(row.conf_low, low), min(row.conf_high, high)], [height, height], color=color, linewidth=1.2)
+    for beyond, edge, arrow in ((row.conf_low < low, low, "<"), (row.conf_high > high, high, ">")):
+        if beyond:
+            ax.plot(edge, height, marker=arrow, color=color, markersize=4, clip_on=False, linestyle="none")
 
 
 def _estimate(row: pd.Series) -> str:
@@ -250,6 +253,12 @@ def _method(confidence: float, n: int) -> str:
 
 def _size(design: pd.DataFrame) -> str:
     return f"n = {len(design)} captioners of {design.family.nunique()} families."
+
+
+def _settle(figure: Figure) -> None:
+    """Lay the figure out for good, so that what is added later moves nothing."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
 
 
 def _caption(figure: Figure, text: str) -> None:

@@ -7,7 +7,6 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 from statsmodels.regression.linear_model import OLS, RegressionResults
-from statsmodels.stats.multitest import multipletests
 
 from workflow_scripts.analysis.outcomes import constant
 from workflow_scripts.errors import UserError
@@ -134,17 +133,13 @@ def wild_p_value(y: np.ndarray, x: np.ndarray, term: str, signs: np.ndarray) -> 
 
 def holm(p_values: pd.Series) -> pd.Series:
     """Holm's adjusted p-values; a missing p-value is no test and stays missing."""
-    return _adjusted(p_values, "holm")
+    ordered = p_values.dropna().sort_values()
+    steps = (len(ordered) - np.arange(len(ordered))) * ordered
+    return steps.cummax().clip(upper=1).reindex(p_values.index)
 
 
 def benjamini_hochberg(p_values: pd.Series) -> pd.Series:
     """Benjamini and Hochberg's q-values; a missing p-value is no test and stays missing."""
-    return _adjusted(p_values, "fdr_bh")
-
-
-def _adjusted(p_values: pd.Series, method: str) -> pd.Series:
-    known = p_values.dropna()
-    adjusted = pd.Series(np.nan, index=p_values.index)
-    if len(known):
-        adjusted[known.index] = multipletests(known.to_numpy(), method=method)[1]
-    return adjusted
+    ordered = p_values.dropna().sort_values(ascending=False)
+    steps = len(ordered) / (len(ordered) - np.arange(len(ordered))) * ordered
+    return steps.cummin().reindex(p_values.index)

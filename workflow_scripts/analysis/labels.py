@@ -5,6 +5,7 @@ from math import cos, pi, sin
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.patheffects import withStroke
 
 _ANGLES = [0, 180, 90, 270, 45, 135, 225, 315, 22.5, 157.5, 202.5, 337.5, 67.5, 112.5, 247.5, 292.5]
 _DISTANCES = (6.0, 11.0, 18.0, 27.0, 38.0)  # points
@@ -13,19 +14,19 @@ _LEADER_FROM = 10.0  # a label farther than this is tied to its point by a line
 Box = tuple[float, float, float, float]
 
 
-def label_points(ax: Axes, x: np.ndarray, y: np.ndarray, names: list[str], size: float = 7.0) -> None:
-    """Write each name at the nearest free place around its point; call it when the axes' limits are final.
+def label_points(ax: Axes, x: np.ndarray, y: np.ndarray, names: list[str], avoid: np.ndarray, size: float = 7.0) -> None:
+    """Write each name at the nearest free place around its point, when the layout of the figure is settled.
 
-    Places are tried from near to far in sixteen directions, crowded points first; a place costs the area that it
-    shares with other names, points and the outside of the axes, and a little for its distance.
+    x, y (n,) and avoid (m, 2), further places to keep free (other points, a line), are in data units. Places are tried
+    from near to far in sixteen directions, crowded points first; a place costs the area that it shares with other
+    names, points and the outside of the axes, and a little for its distance.
     """
-    figure = ax.figure
-    figure.draw_without_rendering()
-    unit = figure.dpi / 72
+    unit = ax.figure.dpi / 72
     centres = ax.transData.transform(np.column_stack([x, y]))
     inside = ax.get_window_extent().bounds
     frame = (inside[0], inside[1], inside[0] + inside[2], inside[1] + inside[3])
-    points = [(cx - 4 * unit, cy - 4 * unit, cx + 4 * unit, cy + 4 * unit) for cx, cy in centres]
+    r = 4 * unit
+    points = [(cx - r, cy - r, cx + r, cy + r) for cx, cy in [*centres, *ax.transData.transform(avoid)]]
     crowding = [sum(np.hypot(*(other - centre)) < 40 * unit for other in centres) for centre in centres]
     taken: list[Box] = []
     for i in sorted(range(len(names)), key=lambda i: -crowding[i]):
@@ -39,7 +40,7 @@ def label_points(ax: Axes, x: np.ndarray, y: np.ndarray, names: list[str], size:
         _, distance, dx, dy, box = min(options, key=lambda option: option[0])
         taken.append(box)
         line = {"arrowstyle": "-", "linewidth": 0.5, "color": "0.6", "shrinkA": 0, "shrinkB": 2}
-        ax.annotate(
+        written = ax.annotate(
             names[i],
             (x[i], y[i]),
             xytext=(dx / unit, dy / unit),
@@ -50,7 +51,9 @@ def label_points(ax: Axes, x: np.ndarray, y: np.ndarray, names: list[str], size:
             color="0.15",
             arrowprops=line if distance > _LEADER_FROM else None,
             zorder=4,
+            path_effects=[withStroke(linewidth=1.5, foreground="white", alpha=0.7)],
         )
+        written.set_in_layout(False)
 
 
 def _text_size(ax: Axes, text: str, size: float) -> tuple[float, float]:
