@@ -1,0 +1,1 @@
+"""Caption CAPEval's images, judge the captions, count coverage and precision."""

@@ -1,0 +1,1 @@
+"""Captions of the pool: shards, manifests, statistics."""

@@ -1,0 +1,1 @@
+"""Weights, data sets and benchmark files."""

@@ -1,0 +1,39 @@
+"""Read a captioner's captions through their manifest."""
+
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet
+
+from workflow_scripts.errors import UserError
+from workflow_scripts.files import read_json
+from workflow_scripts.records import read_table
+
+FINGERPRINT = "capsweep_fingerprint"  # key in a shard's Parquet metadata
+
+
+def shard_fingerprint(path: Path) -> str | None:
+    """What a shard was made from; None where there is none."""
+    if not path.is_file():
+        return None
+    return (pyarrow.parquet.read_schema(path).metadata or {}).get(FINGERPRINT.encode(), b"").decode()
+
+
+def shard_paths(manifest: Path) -> list[Path]:
+    """The shards of a manifest. Raises UserError for a shard that is absent or was made from something else."""
+    listed = read_json(manifest)
+    paths = [manifest.parent / shard["path"] for shard in listed["shards"]]
+    for path in paths:
+        found = shard_fingerprint(path)
+        if found != listed["fingerprint"]:
+            state = "is absent" if found is None else f"was made from {found or 'something unknown'}"
+            raise UserError(
+                f"{manifest}: shard {path} {state}, expected one made from {listed['fingerprint']}"
+            )
+    return paths
+
+
+def read_captions(captions_json: str | Path) -> pd.DataFrame:
+    """All rows of table `captions` in the pool's order, failed ones too: `error` is null for a sound caption."""
+    shards = [read_table(path, "captions") for path in shard_paths(Path(captions_json))]
+    return pd.concat(shards, ignore_index=True)
