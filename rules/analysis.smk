@@ -4,8 +4,6 @@ FIGURES = figure_names(CONFIG.analysis)
 
 
 rule regress:
-    message:
-        "Regress every outcome on coverage and precision"
     input:
         tables=[f"{RESULTS}/{table}.csv" for table in ("capeval", "scores", "captioners")],
         aggregates=printed_aggregates(),
@@ -20,16 +18,18 @@ rule regress:
         f"{RESULTS}/logs/regress.log",
     benchmark:
         f"{RESULTS}/logs/regress.tsv"
+    localrule: True
     conda:
         "../envs/core.yaml"
     threads: 1
-    localrule: True
     resources:
         mem_mb=2000,
         runtime=30,
         python=PYTHON,
     params:
         spec=plan.as_param(plan.analysis_job(CONFIG)),
+    message:
+        "Regress every outcome on coverage and precision"
     shell:
         "{resources.python} -m workflow_scripts.analysis.regress --spec {params.spec:q}"
         " --capeval {input.tables[0]} --scores {input.tables[1]} --captioners {input.tables[2]}"
@@ -39,8 +39,6 @@ rule regress:
 
 
 rule plot:
-    message:
-        "Draw the figures"
     input:
         tables=rules.regress.input.tables,
         aggregates=rules.regress.input.aggregates,
@@ -53,16 +51,18 @@ rule plot:
         f"{RESULTS}/logs/plot.log",
     benchmark:
         f"{RESULTS}/logs/plot.tsv"
+    localrule: True
     conda:
         "../envs/core.yaml"
     threads: 1
-    localrule: True
     resources:
         mem_mb=2000,
         runtime=30,
         python=PYTHON,
     params:
         spec=plan.as_param(plan.analysis_job(CONFIG)),
+    message:
+        "Draw the figures"
     shell:
         "{resources.python} -m workflow_scripts.analysis.plot --spec {params.spec:q}"
         " --capeval {input.tables[0]} --scores {input.tables[1]} --captioners {input.tables[2]}"
@@ -71,8 +71,6 @@ rule plot:
 
 
 rule write_report:
-    message:
-        "Write the report"
     input:
         regression=rules.regress.output,
         figures=rules.plot.output,
@@ -84,16 +82,18 @@ rule write_report:
         f"{RESULTS}/logs/write_report.log",
     benchmark:
         f"{RESULTS}/logs/write_report.tsv"
+    localrule: True
     conda:
         "../envs/core.yaml"
     threads: 1
-    localrule: True
     resources:
         mem_mb=4000,
         runtime=30,
         python=PYTHON,
     params:
         spec=plan.as_param(plan.report_job(CONFIG)),
+    message:
+        "Write the report"
     shell:
         "{resources.python} -m workflow_scripts.report.write --spec {params.spec:q}"
         " --results {RESULTS} --figures {RESULTS}/figures --out {output} > {log} 2>&1"

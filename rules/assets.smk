@@ -2,25 +2,25 @@
 
 
 rule fetch_asset:
-    message:
-        "Fetch {wildcards.asset}"
     output:
         f"{CONFIG.assets}/{{asset}}.json",
     log:
         f"{CONFIG.assets}/logs/{{asset}}.log",
     benchmark:
         f"{CONFIG.assets}/logs/{{asset}}.tsv"
+    retries: 2
+    localrule: True
     conda:
         "../envs/core.yaml"
     threads: 4
-    localrule: True
     resources:
         mem_mb=4000,
         runtime=lambda wildcards, attempt: 720 * attempt,
         python=PYTHON,
-    retries: 2
     params:
         spec=lambda wildcards: plan.as_param(plan.fetch_job(CONFIG, wildcards.asset)),
+    message:
+        "Fetch {wildcards.asset}"
     shell:
         "{resources.python} -m workflow_scripts.assets.fetch --spec {params.spec:q}"
         " --folder {CONFIG.assets}/{wildcards.asset} --out {output} > {log} 2>&1"
@@ -29,8 +29,6 @@ rule fetch_asset:
 if CONFIG.world:
 
     rule make_world:
-        message:
-            "Make the blocks world"
         output:
             f"{RESULTS}/world/manifest.json",
         log:
@@ -46,6 +44,8 @@ if CONFIG.world:
             python=PYTHON,
         params:
             spec=plan.as_param(CONFIG.world),
+        message:
+            "Make the blocks world"
         shell:
             "{resources.python} -m workflow_scripts.blocks.make_world --spec {params.spec:q}"
             " --out-dir {RESULTS}/world --out {output} > {log} 2>&1"

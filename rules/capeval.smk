@@ -2,8 +2,6 @@
 
 
 rule caption_capeval:
-    message:
-        "Caption CAPEval's images with {wildcards.captioner}"
     input:
         model=lambda wildcards: files_of(CONFIG.captioners[wildcards.captioner].model),
         data=files_of(CONFIG.capeval.data),
@@ -21,14 +19,14 @@ rule caption_capeval:
         data=str(plan.judge_job(CONFIG).data.path),
     params:
         spec=lambda wildcards: plan.as_param(plan.caption_job(CONFIG, wildcards.captioner, capeval=True)),
+    message:
+        "Caption CAPEval's images with {wildcards.captioner}"
     shell:
         "{resources.python} -m workflow_scripts.capeval.caption --spec {params.spec:q} --data {resources.data}"
         " --out {output} > {log} 2>&1"
 
 
 rule judge_captions:
-    message:
-        "Judge the captions of {wildcards.captioner}"
     input:
         model=files_of(CONFIG.capeval.judge.model, CONFIG.capeval.data),
         captions=f"{RESULTS}/capeval/{{captioner}}/captions.parquet",
@@ -45,14 +43,14 @@ rule judge_captions:
         **request(lambda wildcards: CONFIG.capeval.judge.needs),
     params:
         spec=plan.as_param(plan.judge_job(CONFIG)),
+    message:
+        "Judge the captions of {wildcards.captioner}"
     shell:
         "{resources.python} -m workflow_scripts.capeval.judge --spec {params.spec:q} --captions {input.captions}"
         " --out {output} > {log} 2>&1"
 
 
 rule score_captions:
-    message:
-        "Coverage and precision of {wildcards.captioner}"
     input:
         verdicts=f"{RESULTS}/capeval/{{captioner}}/verdicts.parquet",
         code=["workflow_scripts/capeval/score.py", "workflow_scripts/capeval/benchmark.py"],
@@ -71,6 +69,8 @@ rule score_captions:
         python=PYTHON,
     params:
         spec=lambda wildcards: plan.as_param(plan.score_captions_job(CONFIG, wildcards.captioner)),
+    message:
+        "Coverage and precision of {wildcards.captioner}"
     shell:
         "{resources.python} -m workflow_scripts.capeval.score --spec {params.spec:q} --verdicts {input.verdicts}"
         " --out {output} > {log} 2>&1"

@@ -4,8 +4,6 @@ CAPTION_JOBS = plan.caption_jobs(CONFIG)
 
 
 rule caption_shards:
-    message:
-        "Caption shards with {wildcards.captioner}, job {wildcards.job}"
     input:
         model=lambda wildcards: files_of(CONFIG.captioners[wildcards.captioner].model),
         pool=f"{RESULTS}/pool/images.parquet",
@@ -23,14 +21,14 @@ rule caption_shards:
         shards=lambda wildcards: "{0.start}:{0.stop}".format(CAPTION_JOBS[wildcards.job]),
     params:
         spec=lambda wildcards: plan.as_param(plan.caption_job(CONFIG, wildcards.captioner)),
+    message:
+        "Caption shards with {wildcards.captioner}, job {wildcards.job}"
     shell:
         "{resources.python} -m workflow_scripts.captions.caption --spec {params.spec:q} --pool {input.pool}"
         " --shards {resources.shards} --out-dir {RESULTS}/captions/{wildcards.captioner} --out {output} > {log} 2>&1"
 
 
 rule collect_captions:
-    message:
-        "Collect the captions of {wildcards.captioner}"
     input:
         jobs=expand(f"{RESULTS}/captions/{{{{captioner}}}}/jobs/{{job}}.json", job=CAPTION_JOBS),
         code="workflow_scripts/captions/collect.py",
@@ -48,6 +46,8 @@ rule collect_captions:
         mem_mb=8000,
         runtime=lambda wildcards, attempt: 60 * attempt,
         python=PYTHON,
+    message:
+        "Collect the captions of {wildcards.captioner}"
     shell:
         "{resources.python} -m workflow_scripts.captions.collect --jobs {input.jobs} --captioner {wildcards.captioner}"
         " --out {output.captions} --statistics {output.statistics} > {log} 2>&1"

@@ -4,15 +4,7 @@ CAPEVAL_TABLES = [f"{RESULTS}/capeval/{captioner}/scores.csv" for captioner in C
 SCORE_TABLES = [f"{RESULTS}/scores/{captioner}.csv" for captioner in CONFIG.captioners]
 
 
-def measured(wildcards):
-    """All that one captioner's scores rest on."""
-    job = plan.collect_captioner_job(CONFIG, wildcards.captioner)
-    return [subject.path for subject in job.subjects]
-
-
 rule collect_captioner:
-    message:
-        "Collect the scores of {wildcards.captioner}"
     input:
         scores=measured,
         code="workflow_scripts/collect/captioner.py",
@@ -22,23 +14,23 @@ rule collect_captioner:
         f"{RESULTS}/logs/scores/{{captioner}}.log",
     benchmark:
         f"{RESULTS}/logs/scores/{{captioner}}.tsv"
+    localrule: True
     conda:
         "../envs/core.yaml"
     threads: 1
-    localrule: True
     resources:
         mem_mb=2000,
         runtime=20,
         python=PYTHON,
     params:
         spec=lambda wildcards: plan.as_param(plan.collect_captioner_job(CONFIG, wildcards.captioner)),
+    message:
+        "Collect the scores of {wildcards.captioner}"
     shell:
         "{resources.python} -m workflow_scripts.collect.captioner --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule collect_sweep:
-    message:
-        "Collect all captioners"
     input:
         capeval=CAPEVAL_TABLES,
         scores=SCORE_TABLES,
@@ -51,16 +43,18 @@ rule collect_sweep:
         f"{RESULTS}/logs/collect_sweep.log",
     benchmark:
         f"{RESULTS}/logs/collect_sweep.tsv"
+    localrule: True
     conda:
         "../envs/core.yaml"
     threads: 1
-    localrule: True
     resources:
         mem_mb=2000,
         runtime=20,
         python=PYTHON,
     params:
         spec=plan.as_param(plan.collect_job(CONFIG)),
+    message:
+        "Collect all captioners"
     shell:
         "{resources.python} -m workflow_scripts.collect.sweep --spec {params.spec:q} --capeval-tables {input.capeval}"
         " --score-tables {input.scores} --capeval {output.capeval} --scores {output.scores}"

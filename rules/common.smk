@@ -71,6 +71,36 @@ def t2i_pipeline(wildcards):
     return CONFIG.generation.pipelines[wildcards.pipeline]
 
 
+def vlm_parts(wildcards):
+    """The repositories that a pipeline's model is made of."""
+    model = vlm_pipeline(wildcards).model
+    return files_of(model.base, model.vision, model.language, model.projector)
+
+
+def finetune_and_measure_jobs(wildcards):
+    """The fine-tuning, then making and scoring the pictures of every benchmark."""
+    yield plan.finetune_job(CONFIG, wildcards.pipeline, int(wildcards.seed))
+    for benchmark in CONFIG.generation.benchmarks:
+        yield plan.generate_job(CONFIG, wildcards.pipeline, benchmark)
+        yield plan.score_images_job(CONFIG, benchmark)
+
+
+def measure_commands():
+    """The commands that make and score every benchmark's pictures, after `t2i.finetune` in the same process."""
+    return "".join(
+        f" + t2i.generate --model {{output.model}} --out {{output.pictures[{i}]}}"
+        f" + t2i.score --pictures {{output.pictures[{i}]}} --out {{output.scores[{i}]}}"
+        f" --per-picture {{output.per_picture[{i}]}}"
+        for i in range(len(CONFIG.generation.benchmarks))
+    )
+
+
+def measured(wildcards):
+    """All that one captioner's scores rest on."""
+    job = plan.collect_captioner_job(CONFIG, wildcards.captioner)
+    return [subject.path for subject in job.subjects]
+
+
 def printed_aggregates():
     """U and G as printed, where the analysis asks for them."""
     printed = "printed" in CONFIG.analysis.aggregate.values()

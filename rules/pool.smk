@@ -2,8 +2,6 @@
 
 
 rule build_pool:
-    message:
-        "Sample the image pool"
     input:
         sources=files_of(*CONFIG.pool.sources.values()),
         code="workflow_scripts/pool/build.py",
@@ -20,5 +18,7 @@ rule build_pool:
         **request(lambda wildcards: CONFIG.pool.needs),
     params:
         spec=plan.as_param(plan.pool_job(CONFIG)),
+    message:
+        "Sample the image pool"
     shell:
         "{resources.python} -m workflow_scripts.pool.build --spec {params.spec:q} --out {output} > {log} 2>&1"

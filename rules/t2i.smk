@@ -4,8 +4,6 @@ T2I = f"{RESULTS}/generation/{{pipeline}}/seed-{{seed}}/{{captioner}}"
 
 
 rule encode_latents:
-    message:
-        "Encode the images of {wildcards.pipeline}"
     input:
         model=lambda wildcards: files_of(t2i_pipeline(wildcards).model),
         pool=f"{RESULTS}/pool/images.parquet",
@@ -22,6 +20,8 @@ rule encode_latents:
         **request(lambda wildcards: t2i_pipeline(wildcards).latents_needs),
     params:
         spec=lambda wildcards: plan.as_param(plan.latents_job(CONFIG, wildcards.pipeline)),
+    message:
+        "Encode the images of {wildcards.pipeline}"
     shell:
         "{resources.python} -m workflow_scripts.t2i.latents --spec {params.spec:q} --pool {input.pool}"
         " --out {output} > {log} 2>&1"
@@ -30,8 +30,6 @@ rule encode_latents:
 if CONFIG.jobs == "apart":
 
     rule finetune_t2i:
-        message:
-            "Fine-tune {wildcards.pipeline} on {wildcards.captioner}, seed {wildcards.seed}"
         input:
             latents=rules.encode_latents.output,
             captions=f"{RESULTS}/captions/{{captioner}}/captions.json",
@@ -50,14 +48,14 @@ if CONFIG.jobs == "apart":
             launch=lambda wildcards: launch(t2i_pipeline(wildcards).training),
         params:
             spec=lambda wildcards: plan.as_param(plan.finetune_job(CONFIG, wildcards.pipeline, int(wildcards.seed))),
+        message:
+            "Fine-tune {wildcards.pipeline} on {wildcards.captioner}, seed {wildcards.seed}"
         shell:
             "{resources.python} {resources.launch} workflow_scripts.t2i.finetune --spec {params.spec:q}"
             " --latents {input.latents} --captions {input.captions}"
             " --out {output.model} --log-table {output.training} > {log} 2>&1"
 
     rule generate_images:
-        message:
-            "Make {wildcards.benchmark}'s pictures with {wildcards.pipeline} of {wildcards.captioner}"
         input:
             prompts=lambda wildcards: files_of(CONFIG.generation.benchmarks[wildcards.benchmark]),
             model=rules.finetune_t2i.output.model,
@@ -74,13 +72,13 @@ if CONFIG.jobs == "apart":
             **request(lambda wildcards: t2i_pipeline(wildcards).generate.needs),
         params:
             spec=lambda wildcards: plan.as_param(plan.generate_job(CONFIG, wildcards.pipeline, wildcards.benchmark)),
+        message:
+            "Make {wildcards.benchmark}'s pictures with {wildcards.pipeline} of {wildcards.captioner}"
         shell:
             "{resources.python} -m workflow_scripts.t2i.generate --spec {params.spec:q} --model {input.model}"
             " --out {output} > {log} 2>&1"
 
     rule score_images:
-        message:
-            "Score {wildcards.benchmark} of {wildcards.pipeline} of {wildcards.captioner}"
         input:
             prompts=lambda wildcards: files_of(CONFIG.generation.benchmarks[wildcards.benchmark]),
             pictures=rules.generate_images.output,
@@ -98,6 +96,8 @@ if CONFIG.jobs == "apart":
             **request(lambda wildcards: CONFIG.generation.score_needs),
         params:
             spec=lambda wildcards: plan.as_param(plan.score_images_job(CONFIG, wildcards.benchmark)),
+        message:
+            "Score {wildcards.benchmark} of {wildcards.pipeline} of {wildcards.captioner}"
         shell:
             "{resources.python} -m workflow_scripts.t2i.score --spec {params.spec:q} --pictures {input.pictures}"
             " --out {output.scores} --per-picture {output.per_picture} > {log} 2>&1"
@@ -106,25 +106,7 @@ else:
 
     BENCHMARKS = list(CONFIG.generation.benchmarks)
 
-    def finetune_and_measure_jobs(wildcards):
-        """The fine-tuning, then making and scoring the pictures of every benchmark."""
-        yield plan.finetune_job(CONFIG, wildcards.pipeline, int(wildcards.seed))
-        for benchmark in BENCHMARKS:
-            yield plan.generate_job(CONFIG, wildcards.pipeline, benchmark)
-            yield plan.score_images_job(CONFIG, benchmark)
-
-    def measure(benchmark):
-        """The two commands that make and score one benchmark's pictures."""
-        folder = T2I.replace("{", "{wildcards.") + f"/{benchmark}"
-        return (
-            f" + t2i.generate --model {{output.model}} --out {folder}/pictures.parquet"
-            f" + t2i.score --pictures {folder}/pictures.parquet --out {folder}/scores.csv"
-            f" --per-picture {folder}/picture_scores.parquet"
-        )
-
     rule finetune_and_measure_t2i:
-        message:
-            "Fine-tune and measure {wildcards.pipeline} on {wildcards.captioner}, seed {wildcards.seed}"
         input:
             prompts=files_of(*CONFIG.generation.benchmarks.values()),
             latents=rules.encode_latents.output,
@@ -146,9 +128,10 @@ else:
             **request(lambda wildcards: t2i_pipeline(wildcards).training.needs),
         params:
             specs=lambda wildcards: plan.as_params(*finetune_and_measure_jobs(wildcards)),
+        message:
+            "Fine-tune and measure {wildcards.pipeline} on {wildcards.captioner}, seed {wildcards.seed}"
         shell:
             "{resources.python} -m workflow_scripts --specs {params.specs:q}"
             " t2i.finetune --latents {input.latents} --captions {input.captions}"
             " --out {output.model} --log-table {output.training}"
-            + "".join(map(measure, BENCHMARKS))
-            + " > {log} 2>&1"
+            f"{measure_commands()} > {{log}} 2>&1"

@@ -3,15 +3,7 @@
 VLM = f"{RESULTS}/understanding/{{pipeline}}/seed-{{seed}}"
 
 
-def vlm_parts(wildcards):
-    """The repositories that a pipeline's model is made of."""
-    model = vlm_pipeline(wildcards).model
-    return files_of(model.base, model.vision, model.language, model.projector)
-
-
 rule align_vlm:
-    message:
-        "Align {wildcards.pipeline}, seed {wildcards.seed}"
     input:
         model=vlm_parts,
         data=lambda wildcards: files_of(vlm_pipeline(wildcards).align.data),
@@ -30,6 +22,8 @@ rule align_vlm:
         launch=lambda wildcards: launch(vlm_pipeline(wildcards).align),
     params:
         spec=lambda wildcards: plan.as_param(plan.align_job(CONFIG, wildcards.pipeline, int(wildcards.seed))),
+    message:
+        "Align {wildcards.pipeline}, seed {wildcards.seed}"
     shell:
         "{resources.python} {resources.launch} workflow_scripts.vlm.align --spec {params.spec:q}"
         " --out {output.model} --log-table {output.training} > {log} 2>&1"
@@ -38,8 +32,6 @@ rule align_vlm:
 if CONFIG.jobs == "apart":
 
     rule train_vlm:
-        message:
-            "Train {wildcards.pipeline} on {wildcards.captioner}, seed {wildcards.seed}"
         input:
             data=lambda wildcards: files_of(vlm_pipeline(wildcards).sft.data),
             start=rules.align_vlm.output.model,
@@ -60,14 +52,14 @@ if CONFIG.jobs == "apart":
             launch=lambda wildcards: launch(vlm_pipeline(wildcards).sft),
         params:
             spec=lambda wildcards: plan.as_param(plan.sft_job(CONFIG, wildcards.pipeline, int(wildcards.seed))),
+        message:
+            "Train {wildcards.pipeline} on {wildcards.captioner}, seed {wildcards.seed}"
         shell:
             "{resources.python} {resources.launch} workflow_scripts.vlm.train --spec {params.spec:q}"
             " --start {input.start} --pool {input.pool} --captions {input.captions}"
             " --out {output.model} --log-table {output.training} > {log} 2>&1"
 
     rule evaluate_vlm:
-        message:
-            "Evaluate {wildcards.pipeline} of {wildcards.captioner}, seed {wildcards.seed}"
         input:
             benchmarks=files_of(*CONFIG.understanding.benchmarks.values()),
             model=rules.train_vlm.output.model,
@@ -85,6 +77,8 @@ if CONFIG.jobs == "apart":
             **request(lambda wildcards: CONFIG.understanding.evaluate_needs),
         params:
             spec=lambda wildcards: plan.as_param(plan.evaluate_job(CONFIG, wildcards.pipeline)),
+        message:
+            "Evaluate {wildcards.pipeline} of {wildcards.captioner}, seed {wildcards.seed}"
         shell:
             "{resources.python} -m workflow_scripts.vlm.evaluate --spec {params.spec:q} --model {input.model}"
             " --answers {output.answers} --out {output.scores} > {log} 2>&1"
@@ -92,8 +86,6 @@ if CONFIG.jobs == "apart":
 else:
 
     rule train_and_evaluate_vlm:
-        message:
-            "Train and evaluate {wildcards.pipeline} on {wildcards.captioner}, seed {wildcards.seed}"
         input:
             data=lambda wildcards: files_of(vlm_pipeline(wildcards).sft.data, *CONFIG.understanding.benchmarks.values()),
             start=rules.align_vlm.output.model,
@@ -118,6 +110,8 @@ else:
                 plan.sft_job(CONFIG, wildcards.pipeline, int(wildcards.seed)),
                 plan.evaluate_job(CONFIG, wildcards.pipeline),
             ),
+        message:
+            "Train and evaluate {wildcards.pipeline} on {wildcards.captioner}, seed {wildcards.seed}"
         shell:
             "{resources.python} -m workflow_scripts --specs {params.specs:q}"
             " vlm.train --start {input.start} --pool {input.pool} --captions {input.captions}"

@@ -24,7 +24,9 @@ class _OneOfEachKey(yaml.SafeLoader):
         for key, _ in node.value:
             line = key.start_mark.line + 1
             if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
-                raise UserError(f"{key.start_mark.name}:{line}: key {key.value!r} stands twice, first in line {seen[key.value]}")
+                raise UserError(
+                    f"{key.start_mark.name}:{line}: key {key.value!r} stands twice, first in line {seen[key.value]}"
+                )
             seen[key.value] = line
         return super().construct_mapping(node, deep)
 

@@ -16,7 +16,16 @@ from typing import Any
 from workflow_scripts.errors import UserError
 
 _STARTED = time.monotonic()
-_RECORDED_PACKAGES = ("torch", "transformers", "diffusers", "deepspeed", "vllm", "statsmodels", "pyarrow", "pandas")
+_RECORDED_PACKAGES = (
+    "torch",
+    "transformers",
+    "diffusers",
+    "deepspeed",
+    "vllm",
+    "statsmodels",
+    "pyarrow",
+    "pandas",
+)
 
 
 def canonical_json(value: Any) -> str:

@@ -321,7 +321,10 @@ def latents_job(config: Config, pipeline: str) -> LatentsJob:
     """Which latents a text-to-image model trains on."""
     settled = _settled(config.generation.pipelines[pipeline], config.assets)
     return LatentsJob(
-        family=settled.family, model=settled.model, num_images=settled.num_images, resolution=settled.resolution
+        family=settled.family,
+        model=settled.model,
+        num_images=settled.num_images,
+        resolution=settled.resolution,
     )
 
 
@@ -329,8 +332,13 @@ def finetune_job(config: Config, pipeline: str, seed: int) -> FinetuneJob:
     """How a text-to-image model is fine-tuned."""
     settled = _settled(config.generation.pipelines[pipeline], config.assets)
     return FinetuneJob(
-        family=settled.family, model=settled.model, num_images=settled.num_images, resolution=settled.resolution,
-        max_text_tokens=settled.max_text_tokens, training=settled.training, seed=seed,
+        family=settled.family,
+        model=settled.model,
+        num_images=settled.num_images,
+        resolution=settled.resolution,
+        max_text_tokens=settled.max_text_tokens,
+        training=settled.training,
+        seed=seed,
     )
 
 
@@ -339,8 +347,14 @@ def generate_job(config: Config, pipeline: str, benchmark: str) -> GenerateJob:
     settled = _settled(config.generation, config.assets)
     made = settled.pipelines[pipeline]
     return GenerateJob(
-        family=made.family, model=made.model, resolution=made.resolution, max_text_tokens=made.max_text_tokens,
-        generate=made.generate, name=benchmark, benchmark=settled.benchmarks[benchmark], noise_seed=settled.noise_seed,
+        family=made.family,
+        model=made.model,
+        resolution=made.resolution,
+        max_text_tokens=made.max_text_tokens,
+        generate=made.generate,
+        name=benchmark,
+        benchmark=settled.benchmarks[benchmark],
+        noise_seed=settled.noise_seed,
     )
 
 
@@ -358,11 +372,16 @@ def collect_captioner_job(config: Config, captioner: str) -> CollectCaptionerJob
         for seed in config.seeds:
             folder = results / f"understanding/{pipeline}/seed-{seed}/{captioner}"
             made_with[str(folder / "model.json")] = _made_by(sft_job(config, pipeline, seed))
-            subjects.append(Subject(
-                path=str(folder / "scores.csv"), fingerprint=_made_by(evaluate_job(config, pipeline)),
-                pipeline=pipeline, objective="understanding", seed=seed,
-                benchmarks=list(config.understanding.benchmarks),
-            ))
+            subjects.append(
+                Subject(
+                    path=str(folder / "scores.csv"),
+                    fingerprint=_made_by(evaluate_job(config, pipeline)),
+                    pipeline=pipeline,
+                    objective="understanding",
+                    seed=seed,
+                    benchmarks=list(config.understanding.benchmarks),
+                )
+            )
     for pipeline in config.generation.pipelines:
         for seed in config.seeds:
             folder = results / f"generation/{pipeline}/seed-{seed}/{captioner}"
@@ -371,21 +390,31 @@ def collect_captioner_job(config: Config, captioner: str) -> CollectCaptionerJob
                 made_with[str(folder / benchmark / "pictures.parquet")] = _made_by(
                     generate_job(config, pipeline, benchmark)
                 )
-                subjects.append(Subject(
-                    path=str(folder / benchmark / "scores.csv"),
-                    fingerprint=_made_by(score_images_job(config, benchmark)),
-                    pipeline=pipeline, objective="generation", seed=seed, benchmarks=[benchmark],
-                ))
+                subjects.append(
+                    Subject(
+                        path=str(folder / benchmark / "scores.csv"),
+                        fingerprint=_made_by(score_images_job(config, benchmark)),
+                        pipeline=pipeline,
+                        objective="generation",
+                        seed=seed,
+                        benchmarks=[benchmark],
+                    )
+                )
     return CollectCaptionerJob(
-        captioner=captioner, family=config.captioners[captioner].family, subjects=subjects, made_with=made_with
+        captioner=captioner,
+        family=config.captioners[captioner].family,
+        subjects=subjects,
+        made_with=made_with,
     )
 
 
 def collect_job(config: Config) -> CollectJob:
     """The captioners of the sweep, with what figures call them."""
-    return CollectJob(captioners=[
-        {"captioner": name, "family": one.family, "label": one.label} for name, one in config.captioners.items()
-    ])
+    return CollectJob(
+        captioners=[
+            {"captioner": name, "family": one.family, "label": one.label} for name, one in config.captioners.items()
+        ]
+    )
 
 
 def pipelines_of(config: Config) -> dict[str, PipelineScores]:
@@ -402,9 +431,7 @@ def pipelines_of(config: Config) -> dict[str, PipelineScores]:
 def analysis_job(config: Config) -> AnalysisJob:
     """The regression's settings, and what the sweep must have measured."""
     confidence = {"capeval_confidence": config.capeval.confidence} if config.capeval else {}
-    return AnalysisJob(
-        **config.analysis.model_dump(), pipelines=pipelines_of(config), seeds=config.seeds, **confidence
-    )
+    return AnalysisJob(**config.analysis.model_dump(), pipelines=pipelines_of(config), seeds=config.seeds, **confidence)
 
 
 def report_job(config: Config) -> ReportJob:

@@ -97,8 +97,12 @@ class Replay(Section):
     capeval: CaptionFile | None = Field(None, description="the captions of CAPEval's images; default: those of `pool`")
     on_missing: Literal["error", "warn"] = Field("error", description="an image without a caption")
     on_empty: Literal["error", "warn"] = Field("error", description="a caption without a word")
-    on_duplicate: Literal["error", "warn"] = Field("error", description="two captions of one image; `warn` keeps the first")
-    on_unknown: Literal["error", "warn"] = Field("warn", description="a caption of an image that the sweep does not have")
+    on_duplicate: Literal["error", "warn"] = Field(
+        "error", description="two captions of one image; `warn` keeps the first"
+    )
+    on_unknown: Literal["error", "warn"] = Field(
+        "warn", description="a caption of an image that the sweep does not have"
+    )
 
 
 class Dial(Section):
@@ -121,7 +125,8 @@ class Captioner(Section):
     max_pixels: int | None = Field(None, gt=0, description="larger images are scaled down to this many pixels")
     chat_template_kwargs: dict[str, bool | int | str] = Field({}, description="passed to the model's chat template")
     remote_code: str | None = Field(
-        None, pattern=r"^[0-9a-f]{40}$",
+        None,
+        pattern=r"^[0-9a-f]{40}$",
         description="opt in to the repository's own Python code at exactly this commit; read it first",
     )
     replay: Replay | None = Field(None, description="for engine replay")
@@ -161,7 +166,8 @@ class Capeval(Section):
     data: Source = Field(description="checklist.jsonl, gt_caption.jsonl, images.csv and the folder image/")
     judge: Judge
     missing_verdict: Literal["unjudged", "not_mentioned"] = Field(
-        "unjudged", description="what an item without a readable verdict is; the published code says not_mentioned"
+        "unjudged",
+        description="what an item without a readable verdict is; the published code says not_mentioned",
     )
     max_unjudged_share: Share = Field(0.01, description="a captioner with a larger share of unjudged items stops")
     resamples: int = Field(2000, gt=0, description="image-level bootstrap resamples behind the intervals of C and P")
@@ -295,7 +301,9 @@ class T2iPipeline(Section):
     family: Literal["sd3", "qwen-image"] = Field(description="model class: how text and latents are read")
     model: Source = Field(description="a diffusers pipeline folder")
     num_images: int = Field(gt=0, description="training images: the first of the pool's order, so subsets are nested")
-    resolution: int = Field(gt=0, description="side of training and generated pictures in pixels; resize, then centre crop")
+    resolution: int = Field(
+        gt=0, description="side of training and generated pictures in pixels; resize, then centre crop"
+    )
     max_text_tokens: int = Field(512, gt=0, description="longest text of the encoder without a limit of its own")
     latents_needs: Needs = Needs()
     training: T2iTraining
@@ -306,7 +314,9 @@ class T2iBenchmark(Source):
     """A generation benchmark: its prompts and how many pictures each gets."""
 
     images_per_prompt: int = Field(4, gt=0, description="pictures made of every prompt")
-    mode: Literal["official", "fixed"] = Field("official", description="`official` repeats the official scorer's faults")
+    mode: Literal["official", "fixed"] = Field(
+        "official", description="`official` repeats the official scorer's faults"
+    )
 
 
 class Generation(Section):
@@ -314,7 +324,9 @@ class Generation(Section):
 
     pipelines: dict[Name, T2iPipeline] = Field({}, description="text-to-image models by name")
     benchmarks: dict[Name, T2iBenchmark] = Field({}, description="the benchmarks behind G")
-    noise_seed: int = Field(0, description="with prompt and picture number it fixes the noise, the same for all captioners")
+    noise_seed: int = Field(
+        0, description="with prompt and picture number it fixes the noise, the same for all captioners"
+    )
     score_needs: Needs = Needs()
 
 
@@ -338,7 +350,8 @@ class Config(Section):
     results: Path = Field(Path("results"), description="folder of every output; sweeps with their own never mix")
     assets: Path = Field(Path("assets"), description="folder of downloaded weights, data sets and benchmark files")
     jobs: Literal["apart", "whole"] = Field(
-        "apart", description="`whole` trains and measures a model in one process: for sweeps where starting one costs more"
+        "apart",
+        description="`whole` trains and measures a model in one process: for sweeps where starting one costs more",
     )
     seeds: list[int] = Field([0], min_length=1, description="training seeds; results are averaged within a captioner")
     world: World | None = Field(None, description="make a blocks world as the data of this sweep")

@@ -65,8 +65,19 @@ def test_a_prompt_reruns_its_captioners_chain_and_the_final_tables(done, small):
     assert FINAL <= again.keys()
     chain = {path for rule, paths in again.items() if rule not in FINAL for path in paths}
     assert all("qwen3-vl-4b" in path for path in chain), chain
-    assert {"caption_shards", "collect_captions", "caption_capeval", "judge_captions", "score_captions", "train_vlm",
-            "evaluate_vlm", "finetune_t2i", "generate_images", "score_images", "collect_captioner"} == again.keys() - FINAL
+    assert {
+        "caption_shards",
+        "collect_captions",
+        "caption_capeval",
+        "judge_captions",
+        "score_captions",
+        "train_vlm",
+        "evaluate_vlm",
+        "finetune_t2i",
+        "generate_images",
+        "score_images",
+        "collect_captioner",
+    } == again.keys() - FINAL
 
 
 def test_order_of_keys_labels_and_needs_rerun_no_stage(done, small):
@@ -97,7 +108,10 @@ def test_code_of_a_cheap_stage_reruns_it(done):
 
 def test_a_new_captioner_reruns_no_other(done, small):
     def edit(config):
-        config["captioners"]["newcomer"] = config["captioners"]["qwen3-vl-4b"] | {"label": "New", "family": "New"}
+        config["captioners"]["newcomer"] = config["captioners"]["qwen3-vl-4b"] | {
+            "label": "New",
+            "family": "New",
+        }
 
     again = edited(done, small, edit)
     chain = {path for rule, paths in again.items() if rule not in FINAL for path in paths}
@@ -105,7 +119,11 @@ def test_a_new_captioner_reruns_no_other(done, small):
 
 
 def test_a_benchmark_reruns_no_training(done, small):
-    again = edited(done, small, lambda c: c["understanding"]["benchmarks"].pop("pope") and c["analysis"].update(composites={}))
+    again = edited(
+        done,
+        small,
+        lambda c: c["understanding"]["benchmarks"].pop("pope") and c["analysis"].update(composites={}),
+    )
     assert again.keys() - FINAL == {"evaluate_vlm", "collect_captioner"}
 
 

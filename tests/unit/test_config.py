@@ -73,7 +73,9 @@ def test_faults_of_the_whole(raw):
     text = faults_of(
         raw,
         lambda c: c["pool"].update(size=2_000_000),
-        lambda c: c["captioners"].update(dialled={"label": "D", "family": "D", "engine": "exact", "dial": {"drop": 0, "falsify": 0}}),
+        lambda c: c["captioners"].update(
+            dialled={"label": "D", "family": "D", "engine": "exact", "dial": {"drop": 0, "falsify": 0}}
+        ),
         lambda c: c["analysis"]["composites"]["hallucination"]["benchmarks"].append("popee"),
     )
     assert "pool.size: 2000000 images asked, the sources hold 1246901" in text
@@ -83,7 +85,11 @@ def test_faults_of_the_whole(raw):
 
 @pytest.mark.parametrize(
     ("source", "fault"),
-    [({}, "exactly one of 'hub' and 'path'"), ({"hub": "a/b", "path": "c"}, "exactly one of 'hub' and 'path'"), ({"hub": "no-owner"}, "hub")],
+    [
+        ({}, "exactly one of 'hub' and 'path'"),
+        ({"hub": "a/b", "path": "c"}, "exactly one of 'hub' and 'path'"),
+        ({"hub": "no-owner"}, "hub"),
+    ],
 )
 def test_a_source_is_in_one_place(raw, source, fault):
     assert fault in faults_of(raw, lambda c: c["captioners"]["qwen3-vl-8b"].update(model=source))

@@ -11,7 +11,14 @@ import pandas as pd
 import pytest
 
 from workflow_scripts.errors import UserError, nearest, unknown
-from workflow_scripts.files import atomic, canonical_json, fingerprint, read_json, read_run_record, write_run_record
+from workflow_scripts.files import (
+    atomic,
+    canonical_json,
+    fingerprint,
+    read_json,
+    read_run_record,
+    write_run_record,
+)
 from workflow_scripts.progress import clock
 from workflow_scripts.records import read_table, write_table
 
@@ -64,7 +71,9 @@ def test_run_record_keeps_the_spec(tmp_path):
     output = tmp_path / "scores.csv"
     write_run_record(output, {"seed": 1}, rows=3)
     record = read_run_record(output)
-    assert record["spec"] == {"seed": 1} and record["spec_fingerprint"] == fingerprint({"seed": 1}) and record["rows"] == 3
+    assert (
+        record["spec"] == {"seed": 1} and record["spec_fingerprint"] == fingerprint({"seed": 1}) and record["rows"] == 3
+    )
 
 
 def test_broken_json_names_the_file(tmp_path):
@@ -77,8 +86,22 @@ def test_broken_json_names_the_file(tmp_path):
 def test_table_round_trip_keeps_text_and_nulls(tmp_path, suffix):
     path = tmp_path / f"captions.{suffix}"
     rows = [
-        {"image_id": "007", "caption": 'a "quoted",\nbroken line', "num_tokens": 3, "finish_reason": "stop", "num_attempts": 1, "error": None},
-        {"image_id": "1e5", "caption": "NA", "num_tokens": 1, "finish_reason": "stop", "num_attempts": 1, "error": "empty"},
+        {
+            "image_id": "007",
+            "caption": 'a "quoted",\nbroken line',
+            "num_tokens": 3,
+            "finish_reason": "stop",
+            "num_attempts": 1,
+            "error": None,
+        },
+        {
+            "image_id": "1e5",
+            "caption": "NA",
+            "num_tokens": 1,
+            "finish_reason": "stop",
+            "num_attempts": 1,
+            "error": "empty",
+        },
     ]
     write_table(path, rows, "captions")
     frame = read_table(path, "captions")

@@ -39,11 +39,18 @@ def collect(job: CollectCaptionerJob) -> pd.DataFrame:
     for subject in job.subjects:
         part = read_table(subject.path, "benchmark_scores")
         found = part.dropna(subset=["score"]).benchmark.tolist()
-        missing += [f"{subject.pipeline}, seed {subject.seed}: {name}" for name in subject.benchmarks if name not in found]
-        parts.append(part[part.benchmark.isin(subject.benchmarks)].assign(
-            captioner=job.captioner, family=job.family, pipeline=subject.pipeline, objective=subject.objective,
-            seed=subject.seed,
-        ))
+        missing += [
+            f"{subject.pipeline}, seed {subject.seed}: {name}" for name in subject.benchmarks if name not in found
+        ]
+        parts.append(
+            part[part.benchmark.isin(subject.benchmarks)].assign(
+                captioner=job.captioner,
+                family=job.family,
+                pipeline=subject.pipeline,
+                objective=subject.objective,
+                seed=subject.seed,
+            )
+        )
     if missing:
         raise UserError(f"captioner {job.captioner}: no score for\n  " + "\n  ".join(missing))
     return pd.concat(parts, ignore_index=True)[SCHEMAS["scores"].names]
