@@ -20,7 +20,9 @@ def make_images(folder, count, seed, suffix=".png"):
 
 
 def job(size, seed=0, **sources):
-    return PoolJob(sources={name: {"path": str(p), "count": count} for name, (p, count) in sources.items()}, size=size, seed=seed)
+    return PoolJob(
+        sources={name: {"path": str(p), "count": count} for name, (p, count) in sources.items()}, size=size, seed=seed
+    )
 
 
 @pytest.fixture
@@ -38,7 +40,8 @@ def test_proportions_follow_the_counts(two_sources):
 
 
 @pytest.mark.parametrize(
-    ("size", "counts"), [(10, [1, 1, 1]), (7, [5, 3, 2]), (1_200_000, [118287, 570486, 558128]), (0, [4, 4]), (5, [1, 10**9])]
+    ("size", "counts"),
+    [(10, [1, 1, 1]), (7, [5, 3, 2]), (1_200_000, [118287, 570486, 558128]), (0, [4, 4]), (5, [1, 10**9])],
 )
 def test_shares_are_within_one_of_exact_proportion(size, counts):
     shares = build.share_out(size, {str(i): count for i, count in enumerate(counts)})
@@ -92,7 +95,10 @@ def test_broken_and_double_files_are_replaced_and_listed(two_sources, tmp_path):
     assert not listed & set(pool["path"])
     everything = job(11, b=(folder, 1))
     rows, facts = build.build_pool(everything)  # takes all that is sound, so both broken files came up
-    assert len(rows) == 11 and {case["path"] for case in facts["unreadable"]} <= {str(truncated), str(folder / "text.jpg")}
+    assert len(rows) == 11 and {case["path"] for case in facts["unreadable"]} <= {
+        str(truncated),
+        str(folder / "text.jpg"),
+    }
     with pytest.raises(UserError, match=r"pool.sources.b: 14 files, 1 duplicates, 2 unreadable, 12 asked, 11 sampled"):
         build.build_pool(job(12, b=(folder, 1)))
 
