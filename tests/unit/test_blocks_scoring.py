@@ -59,9 +59,17 @@ def test_sides():
 DPG = {
     "questions": [
         {"proposition_id": 1, "dependency": [0], "question_natural_language": "Is there a ring?"},
-        {"proposition_id": 2, "dependency": [1], "question_natural_language": "Is there a ring in the topleft?"},
+        {
+            "proposition_id": 2,
+            "dependency": [1],
+            "question_natural_language": "Is there a ring in the topleft?",
+        },
         {"proposition_id": 4, "dependency": [0], "question_natural_language": "Is the background gray?"},
-        {"proposition_id": 3, "dependency": [1, 4], "question_natural_language": "Is the ring in the topleft red?"},
+        {
+            "proposition_id": 3,
+            "dependency": [1, 4],
+            "question_natural_language": "Is the ring in the topleft red?",
+        },
     ]
 }
 
@@ -90,13 +98,16 @@ def test_compbench_needs_every_phrase_in_one_object():
     right = parse("topleft small red circle topright small blue ring on black")
     swapped = parse("topleft small blue circle topright small red ring on black")
     assert score_picture("blocks_compbench", row, right).score == 1
-    assert score_picture("blocks_compbench", row, swapped) == PictureScore(
-        "color", 0.0, "no red circle; no blue ring"
-    )
+    assert score_picture("blocks_compbench", row, swapped) == PictureScore("color", 0.0, "no red circle; no blue ring")
 
 
 def test_overall_is_the_mean_of_categories():
-    scores = [PictureScore("a", 1, ""), PictureScore("a", 0, ""), PictureScore("a", 0, ""), PictureScore("b", 1, "")]
+    scores = [
+        PictureScore("a", 1, ""),
+        PictureScore("a", 0, ""),
+        PictureScore("a", 0, ""),
+        PictureScore("b", 1, ""),
+    ]
     assert overall(scores) == pytest.approx(100 * (1 / 3 + 1) / 2)
     with pytest.raises(ValueError, match="no scored pictures"):
         overall([])

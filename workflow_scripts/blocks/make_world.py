@@ -99,9 +99,7 @@ def _write_capeval(folder: Path, spec: World, pictures: _Pictures, rng: random.R
 def _conversation(scene: Scene, caption_share: float, rng: random.Random) -> list[tuple[str, str]]:
     if rng.random() < caption_share:
         return [(DESCRIBE, say(describe(scene)))]
-    return [
-        (question.text, question.answer) for question in ask_several(describe(scene), 4, rng, words="old")
-    ]
+    return [(question.text, question.answer) for question in ask_several(describe(scene), 4, rng, words="old")]
 
 
 def _write_conversations(
@@ -120,9 +118,7 @@ def _write_conversations(
     write_json(folder / "data.json", rows)
 
 
-def _write_understanding(
-    folder: Path, benchmark: str, spec: World, pictures: _Pictures, rng: random.Random
-) -> None:
+def _write_understanding(folder: Path, benchmark: str, spec: World, pictures: _Pictures, rng: random.Random) -> None:
     rows = []
     for index, item in enumerate(write_questions(benchmark, spec.understanding_questions, rng)):
         name = f"{index:04d}.png"
@@ -163,10 +159,9 @@ def sha256_tree(folder: Path) -> tuple[int, str]:
 
 
 def main(argv: list[str] | None = None) -> None:
+    """The command."""
     arguments = parser(__doc__)
-    arguments.add_argument(
-        "--out", type=Path, required=True, help="folder of the world; replaced if it exists"
-    )
+    arguments.add_argument("--out", type=Path, required=True, help="folder of the world; replaced if it exists")
     arguments.add_argument("--manifest", type=Path, required=True, help="JSON file, written last")
     args = arguments.parse_args(argv)
     spec = load_spec(args.spec, World)

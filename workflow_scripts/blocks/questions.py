@@ -1,9 +1,13 @@
 """Questions and answers that follow from a description, be it the truth of a picture or what a caption says.
 
 A description is read as complete: what it does not name is not there (an object that it leaves out is missing in
-`how many ?` and answers `is there a ...` with no). A question whose answer the description leaves open, as the
+`how many` and answers `is there a ...` with no). A question whose answer the description leaves open, as the
 colour of an object whose colour it does not name, is never asked. The same rules make the instruction data, the
 benchmarks (from true descriptions) and the conversations that a captioner's captions support.
+
+A question ends with the word that it is about: models this small do not learn to look up what `is there a circle`
+or `where is the circle` asks for where a question mark stands between it and the answer, nor, in minutes, for a
+colour and a shape at once.
 """
 
 import random
@@ -14,8 +18,6 @@ from workflow_scripts.blocks.world import (
     ATTRIBUTES,
     BACKGROUNDS,
     CELLS,
-    COLORS,
-    COLORS_OLD,
     SHAPES,
     SHAPES_OLD,
     Description,
@@ -29,45 +31,24 @@ DESCRIBE_BRIEFLY = "describe briefly"  # asks for the objects' colours and shape
 
 @dataclass(frozen=True)
 class Question:
+    """A question with its answer and every answer that its kind allows."""
+
     kind: str
     text: str
     answer: str
-    options: tuple[str, ...]  # every answer that the kind allows
-
-
-def _named(color: str | None, shape: str) -> str:
-    return f"{color} {shape}" if color else shape
-
-
-def _matches(attributes: dict[str, str], color: str | None, shape: str) -> bool | None:
-    """Whether an object is a `shape` (of `color`); None where what is said of it leaves that open."""
-    said = [attributes.get("shape") == shape if "shape" in attributes else None]
-    if color:
-        said.append(attributes.get("color") == color if "color" in attributes else None)
-    if False in said:
-        return False
-    return None if None in said else True
+    options: tuple[str, ...]
 
 
 def _existence(description: Description, rng: random.Random, words: str) -> Question | None:
-    """As often no as yes. Asks for a shape, or a colour and a shape; a no shares a word with an object where it can,
-    as POPE's adversarial negatives do."""
-    objects = [attributes for _, attributes in description.objects if "shape" in attributes]
-    if not objects:
+    """Asks for a shape, as often absent as present. While an object's shape is not told, no shape is surely absent."""
+    told = [attributes.get("shape") for _, attributes in description.objects]
+    absent = [shape for shape in (SHAPES if words == "all" else SHAPES_OLD) if shape not in told]
+    present = [shape for shape in told if shape is not None]
+    answer = rng.choice(("yes", "no"))
+    if not present or not absent or (answer == "no" and None in told):
         return None
-    colors, shapes = (COLORS, SHAPES) if words == "all" else (COLORS_OLD, SHAPES_OLD)
-    chosen, wanted = rng.choice(objects), rng.random() < 0.5
-    color, shape = chosen.get("color") if rng.random() < 0.5 else None, chosen["shape"]
-    if not wanted:
-        absent = [(color, other) for other in shapes]
-        if color:
-            absent += [(other, shape) for other in colors]
-        absent = [(c, s) for c, s in absent if all(_matches(values, c, s) is False for _, values in description.objects)]
-        if not absent:
-            return None
-        color, shape = rng.choice(absent)
-    text = f"is there a {_named(color, shape)} ?"
-    return Question("existence", text, "yes" if wanted else "no", ("yes", "no"))
+    shape = rng.choice(present if answer == "yes" else absent)
+    return Question("existence", f"is there a {shape}", answer, ("yes", "no"))
 
 
 def _attribute(description: Description, kind: str, rng: random.Random) -> Question | None:
@@ -75,20 +56,19 @@ def _attribute(description: Description, kind: str, rng: random.Random) -> Quest
     if not objects:
         return None
     cell, attributes = rng.choice(objects)
-    return Question(kind, f"what {kind} {CELLS[cell]} ?", attributes[kind], ATTRIBUTES[kind])
+    return Question(kind, f"what {kind} {CELLS[cell]}", attributes[kind], ATTRIBUTES[kind])
 
 
 def _position(description: Description, rng: random.Random) -> Question | None:
-    """Asks for an object that only one cell can hold."""
-    objects = [item for item in description.objects if "shape" in item[1]]
-    if not objects:
+    """Asks for a shape that only one object can have."""
+    told = [attributes.get("shape") for _, attributes in description.objects]
+    unique = [
+        (cell, shape) for (cell, _), shape in zip(description.objects, told, strict=True) if told.count(shape) == 1
+    ]
+    if not unique or None in told:
         return None
-    cell, chosen = rng.choice(objects)
-    color, shape = chosen.get("color") if rng.random() < 0.5 else None, chosen["shape"]
-    matches = [_matches(attributes, color, shape) for _, attributes in description.objects]
-    if len(matches) - matches.count(False) != 1:
-        return None
-    return Question("position", f"where is the {_named(color, shape)} ?", CELLS[cell], CELLS)
+    cell, shape = rng.choice(unique)
+    return Question("position", f"where is the {shape}", CELLS[cell], CELLS)
 
 
 def ask(description: Description, kind: str, rng: random.Random, words: str = "all") -> Question | None:
@@ -102,10 +82,10 @@ def ask(description: Description, kind: str, rng: random.Random, words: str = "a
         return _position(description, rng)
     if kind == "background":
         known = description.background
-        return Question(kind, "what background ?", known, BACKGROUNDS) if known else None
+        return Question(kind, "what background", known, BACKGROUNDS) if known else None
     if kind == "count":
         count = len(description.objects)
-        return Question(kind, "how many ?", str(count), ("1", "2", "3", "4")) if 1 <= count <= 4 else None
+        return Question(kind, "how many", str(count), ("1", "2", "3", "4")) if 1 <= count <= 4 else None
     raise ValueError(f"unknown kind of question {kind!r}, expected one of {', '.join(KINDS)}")
 
 

@@ -17,6 +17,8 @@ from workflow_scripts.errors import UserError, unknown
 
 @dataclass(frozen=True)
 class PictureScore:
+    """What one picture scores."""
+
     category: str
     score: float  # 0-1
     reason: str  # why it is not 1, empty where it is
@@ -83,9 +85,7 @@ def _dpg(row: dict[str, Any], seen: Description) -> PictureScore:
         parents = [parent for parent in question["dependency"] if parent != 0]
         scores[question["proposition_id"]] = right and all(scores[parent] for parent in parents)
     wrong = [
-        question["question_natural_language"]
-        for question in row["questions"]
-        if not scores[question["proposition_id"]]
+        question["question_natural_language"] for question in row["questions"] if not scores[question["proposition_id"]]
     ]
     return PictureScore("dpg", float(np.mean(list(scores.values()))), " ".join(wrong))
 

@@ -11,9 +11,7 @@ class World(BaseModel):
     seed: int = Field(0, description="seed of everything in the world")
     pool_images: int = Field(1500, gt=0, description="training images to be captioned, all words")
     capeval_images: int = Field(150, gt=0, description="test images with checklists")
-    align_conversations: int = Field(
-        1000, gt=0, description="captions for the alignment stage, old words only"
-    )
+    align_conversations: int = Field(1000, gt=0, description="captions for the alignment stage, old words only")
     instruct_conversations: int = Field(1000, gt=0, description="instruction data, old words only")
     understanding_questions: int = Field(240, gt=0, multiple_of=2, description="questions of each benchmark")
     generation_prompts: int = Field(60, gt=0, description="prompts of each generation benchmark")

@@ -5,8 +5,8 @@ from transformers import PreTrainedTokenizerFast
 
 from workflow_scripts.blocks.world import VOCABULARY
 
-# <bos> <image> question answer <eos> question answer <eos>: roles need no token of their own, because a question
-# ends with "?" (or is "describe") and an answer ends with <eos>. The image stands first in its turn.
+# <bos> <image> question answer <eos> question answer <eos>: roles need no tokens of their own, because every answer
+# ends with <eos> and a model never has to go on with a question. The image stands first in its turn.
 CHAT_TEMPLATE = (
     "{{ bos_token }}"
     "{% for message in messages %}"
@@ -31,14 +31,14 @@ def build_tokenizer(model_max_length: int = 128) -> PreTrainedTokenizerFast:
     VOCABULARY: <pad> 0, <bos> 1, <eos> 2, <unk> 3, <image> 4. <bos> comes from the chat template, not from
     encoding; an answer is `text + " " + eos_token`."""
     vocabulary = {word: index for index, word in enumerate(VOCABULARY)}
-    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))  # noqa: S106
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
-        pad_token="<pad>",
-        bos_token="<bos>",
-        eos_token="<eos>",
-        unk_token="<unk>",
+        pad_token="<pad>",  # noqa: S106
+        bos_token="<bos>",  # noqa: S106
+        eos_token="<eos>",  # noqa: S106
+        unk_token="<unk>",  # noqa: S106
         extra_special_tokens={"image_token": "<image>"},
         chat_template=CHAT_TEMPLATE,
         model_max_length=model_max_length,

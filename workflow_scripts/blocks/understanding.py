@@ -79,7 +79,7 @@ def _pair(index: int, rng: random.Random) -> list[Item]:
         second = replace(first, blocks=(*first.blocks[:position], changed, *first.blocks[position + 1 :]))
         if held_out(second):
             break
-    text, options = f"what {name} {CELLS[block.cell]} ?", sorted((value, other))
+    text, options = f"what {name} {CELLS[block.cell]}", sorted((value, other))
     group = f"pair-{index:04d}"
     return [Item(first, text, options, value, name, group), Item(second, text, options, other, name, group)]
 

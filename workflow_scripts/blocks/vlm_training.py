@@ -68,8 +68,9 @@ def _optimise(
     peak_lr: float,
     warmup: float,
     what: str,
+    after_step: Callable[[int], None] = lambda step: None,
 ) -> None:
-    """AdamW with one cycle of the learning rate; logs the loss ten times."""
+    """AdamW with one cycle of the learning rate; logs the loss ten times. `after_step` gets the steps done."""
     optimizer = torch.optim.AdamW(parameters, lr=peak_lr, betas=(0.9, 0.98), weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, peak_lr, total_steps=steps, pct_start=warmup)
     started, recent = time.process_time(), []
@@ -85,6 +86,7 @@ def _optimise(
             used = time.process_time() - started
             log.info("%s: step %d of %d, loss %.3f, %.0f CPU s", what, step, steps, np.mean(recent), used)
             recent = []
+        after_step(step)
 
 
 def _cell_targets(scenes: list[Scene]) -> torch.Tensor:
@@ -99,9 +101,7 @@ def _cell_targets(scenes: list[Scene]) -> torch.Tensor:
     return targets
 
 
-def pretrain_vision(
-    model: LlavaForConditionalGeneration, steps: int, seed: int, batch_size: int = 128
-) -> None:
+def pretrain_vision(model: LlavaForConditionalGeneration, steps: int, seed: int, batch_size: int = 128) -> None:
     """Teach the vision tower to tell each cell's content and place, on all words.
 
     Linear heads read the features after layer normalisation and N(0, 0.5) noise, which makes them robust enough
@@ -120,9 +120,7 @@ def pretrain_vision(
         noise = 0.5 * torch.randn(features.shape, generator=generator)
         logits = head(layer_norm(features, (width,)) + noise).split(sizes, -1)
         targets = _cell_targets(scenes)
-        fit = sum(
-            cross_entropy(part.flatten(0, 1), targets[..., i].flatten()) for i, part in enumerate(logits)
-        )
+        fit = sum(cross_entropy(part.flatten(0, 1), targets[..., i].flatten()) for i, part in enumerate(logits))
         return fit + 0.01 * (features.pow(2).mean() - 1).abs()  # keeps the features' scale near 1
 
     parameters = [*tower.parameters(), *head.parameters()]
@@ -139,8 +137,10 @@ def train_language(
     peak_lr: float,
     what: str,
     batch_size: int = 64,
+    after_step: Callable[[int], None] = lambda step: None,
 ) -> None:
-    """Train projector and language model on conversations about fresh training pictures."""
+    """Train projector and language model on conversations about fresh training pictures; `after_step` gets the steps
+    done."""
     rng = random.Random(f"{what}:{seed}")
     model.train()
     model.model.vision_tower.requires_grad_(False)
@@ -151,7 +151,7 @@ def train_language(
         return model(pixel_values=pixels(scenes, rng), **batch).loss
 
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    _optimise(parameters, loss_of_step, steps, peak_lr, warmup=0.05, what=what)
+    _optimise(parameters, loss_of_step, steps, peak_lr, warmup=0.05, what=what, after_step=after_step)
     model.eval()
 
 

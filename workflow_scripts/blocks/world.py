@@ -61,6 +61,8 @@ OBJECT_COUNTS = (1, 2, 2, 3, 3, 4)  # drawn uniformly: 2.5 objects a picture on 
 
 @dataclass(frozen=True)
 class Block:
+    """An object in a cell."""
+
     cell: int  # index into CELLS
     size: str
     color: str
@@ -69,6 +71,8 @@ class Block:
 
 @dataclass(frozen=True)
 class Scene:
+    """What a picture shows."""
+
     background: str
     blocks: tuple[Block, ...]  # by cell
 
@@ -100,9 +104,7 @@ def sample_scene(
     colors, shapes = (COLORS, SHAPES) if words == "all" else (COLORS_OLD, SHAPES_OLD)
     while True:
         cells = sorted(rng.sample(range(len(CELLS)), rng.choice(counts)))
-        blocks = tuple(
-            Block(cell, rng.choice(SIZES), rng.choice(colors), rng.choice(shapes)) for cell in cells
-        )
+        blocks = tuple(Block(cell, rng.choice(SIZES), rng.choice(colors), rng.choice(shapes)) for cell in cells)
         scene = Scene(rng.choice(BACKGROUNDS), blocks)
         if split == "any" or held_out(scene) == (split == "test"):
             return scene
@@ -148,9 +150,7 @@ def render(scene: Scene, rng: random.Random | None = None) -> np.ndarray:
 
 def describe(scene: Scene) -> Description:
     """Everything that is true of a scene."""
-    objects = tuple(
-        (block.cell, {name: getattr(block, name) for name in ATTRIBUTES}) for block in scene.blocks
-    )
+    objects = tuple((block.cell, {name: getattr(block, name) for name in ATTRIBUTES}) for block in scene.blocks)
     return Description(scene.background, objects)
 
 
@@ -258,9 +258,7 @@ def dial(description: Description, drop: float, falsify: float, rng: random.Rand
     occupied = {cell for cell, _ in description.objects}
     for cell in sorted(set(range(len(CELLS))) - occupied):
         if rng.random() < falsify / 2:
-            invented = {
-                name: rng.choice(values) for name, values in ATTRIBUTES.items() if rng.random() >= drop
-            }
+            invented = {name: rng.choice(values) for name, values in ATTRIBUTES.items() if rng.random() >= drop}
             objects.append((cell, invented))
     background = description.background
     if background is not None:
