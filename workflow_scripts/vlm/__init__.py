@@ -1,0 +1,1 @@
+"""Understanding: captions become vision-language models, and their answers become scores."""

@@ -1,0 +1,129 @@
+"""Samples and their order: what is left out is counted, and what a caption says moves nothing."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from PIL import Image
+
+from workflow_scripts.errors import UserError
+from workflow_scripts.vlm.data import Sample, caption_samples, in_order, question_samples, read_conversations
+
+
+def make_pool(folder: Path, count: int) -> pd.DataFrame:
+    """A pool of `count` tiny pictures."""
+    rows = []
+    for index in range(count):
+        path = folder / f"{index}.png"
+        Image.new("RGB", (2, 2), (index, 0, 0)).save(path)
+        rows.append(
+            {"index": index, "image_id": f"id{index}", "source": "s", "path": str(path), "width": 2, "height": 2}
+        )
+    return pd.DataFrame(rows)
+
+
+def captions_of(texts: list[str | None], errors: dict[int, str] | None = None) -> pd.DataFrame:
+    """A table `captions` of the images id0, id1, ..."""
+    errors = errors or {}
+    return pd.DataFrame(
+        [
+            {"image_id": f"id{i}", "caption": text, "num_tokens": 1, "finish_reason": "stop", "num_attempts": 1,
+             "error": errors.get(i)}
+            for i, text in enumerate(texts)
+        ]
+    )  # fmt: skip
+
+
+def words(texts: list[str]) -> list[int]:
+    return [len(text.split()) for text in texts]
+
+
+def test_unusable_captions_are_left_out_and_counted(tmp_path):
+    pool = make_pool(tmp_path, 5)
+    captions = captions_of(["topleft red circle", "  ", "a b c d e", None, "on black"], {3: "timeout", 4: "cut"})
+    samples, left_out = caption_samples(pool, captions.sample(frac=1, random_state=0), "describe", words, 4)
+    assert samples == [Sample("caption:id0", tmp_path / "0.png", (("describe", "topleft red circle"),))]
+    assert left_out == Counter(empty=1, too_long=1, error=2)
+
+
+def test_captions_must_fit_the_pool(tmp_path):
+    pool = make_pool(tmp_path, 3)
+    with pytest.raises(UserError, match="1 images of the pool have no caption, first id2"):
+        caption_samples(pool, captions_of(["x", "y"]), "describe", words, 4)
+    twice = pd.concat([captions_of(["x", "y", "z"]), captions_of(["x"])])
+    with pytest.raises(UserError, match="1 images of the pool have several captions, first id0"):
+        caption_samples(pool, twice, "describe", words, 4)
+    with pytest.raises(UserError, match="none of 3 is usable"):
+        caption_samples(pool, captions_of(["", "", ""]), "describe", words, 4)
+
+
+def test_every_captioner_sees_the_same_images_in_the_same_order(tmp_path):
+    pool = make_pool(tmp_path, 40)
+    fixed = [Sample(f"conversation:{i}", None, (("q", "a"),)) for i in range(20)]
+
+    def order(captions: pd.DataFrame, seed: int = 0) -> list[str]:
+        captioned, _ = caption_samples(pool, captions, "describe", words, 9)
+        return [s.key for s in in_order([*captioned, *question_samples(captioned, 0), *fixed], seed, 250)]
+
+    short = order(captions_of(["topleft red circle on black"] * 40))
+    long = order(captions_of([f"bottomright large {c} cross" for c in ("red", "cyan") * 20]))
+    assert short == long
+    assert short != order(captions_of(["topleft red circle on black"] * 40), seed=1)
+    # Each of the first two passes over 40 + 40 + 20 samples holds each sample once, in another order.
+    assert set(Counter(short[:100]).values()) == set(Counter(short[100:200]).values()) == {1}
+    assert short[:100] != short[100:200]
+    # A caption that fails takes its own samples away and moves no other relative to the rest.
+    failed = order(captions_of(["topleft red circle on black"] * 40, {7: "timeout"}))
+    gone = {"caption:id7", "questions:id7"}
+    assert failed[:98] == [key for key in short[:100] if key not in gone]
+
+
+def test_questions_follow_from_the_caption(tmp_path):
+    pool = make_pool(tmp_path, 2)
+    captioned, _ = caption_samples(pool, captions_of(["topleft large red circle on gray", "nothing"]), "?", words, 9)
+    (asked,) = question_samples(captioned, 0)  # the second caption answers no question
+    assert (asked.key, asked.image) == ("questions:id0", tmp_path / "0.png")
+    assert 1 <= len(asked.turns) <= 3
+    assert {answer for _, answer in asked.turns} <= {*"large red circle gray topleft 1 yes no".split()}
+    assert question_samples(captioned, 0) == question_samples(captioned, 0)
+
+
+def write_data(folder: Path, rows: list[dict]) -> Path:
+    (folder / "images").mkdir(exist_ok=True)
+    Image.new("RGB", (2, 2)).save(folder / "images" / "a.png")
+    (folder / "data.json").write_text(json.dumps(rows))
+    return folder
+
+
+def turns(*texts: str) -> list[dict]:
+    return [{"from": ("human", "gpt")[i % 2], "value": text} for i, text in enumerate(texts)]
+
+
+def test_conversations_in_llavas_shape(tmp_path):
+    rows = [
+        {"id": "a", "image": "a.png", "conversations": turns("<image>\nwhat ?", "red", "where ?", "topleft")},
+        {"id": "b", "image": "a.png", "conversations": turns("what ?\n<image>", "red")},
+        {"id": "c", "conversations": turns("hello", "yes")},
+    ]
+    image = tmp_path / "images" / "a.png"
+    assert read_conversations(write_data(tmp_path, rows)) == [
+        Sample("conversation:0", image, (("what ?", "red"), ("where ?", "topleft"))),
+        Sample("conversation:1", image, (("what ?", "red"),)),
+        Sample("conversation:2", None, (("hello", "yes"),)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"id": "a", "conversations": turns("hello")}, r"sample 0 \(id 'a'\): turns are \['human'\]"),
+        ({"id": "a", "conversations": []}, "turns are"),
+        ({"id": "a", "conversations": turns("<image> hello", "yes")}, "1 image marks for 0 image"),
+        ({"id": "a", "image": "b.png", "conversations": turns("x", "y")}, "1 image files are missing, first .*b.png"),
+    ],
+)
+def test_broken_conversations_stop(tmp_path, row, message):
+    with pytest.raises(UserError, match=message):
+        read_conversations(write_data(tmp_path, [row]))

@@ -1,0 +1,270 @@
+"""Training: what learns, with which optimiser, and that a killed run ends where an uninterrupted one does."""
+
+import copy
+import json
+import logging
+import math
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from vlm_helpers import align_spec, make_base, make_conversations, model_spec
+
+from workflow_scripts.errors import NotInThisVersion, UserError
+from workflow_scripts.files import read_json, read_run_record
+from workflow_scripts.records import read_table
+from workflow_scripts.spec import Optimisation, VlmModel, VlmStage
+from workflow_scripts.vlm import align, trainer
+from workflow_scripts.vlm.batches import Batches
+from workflow_scripts.vlm.data import read_conversations
+from workflow_scripts.vlm.model import freeze, load, model_folder, module_of
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return make_conversations(tmp_path_factory.mktemp("data") / "align", 32)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return make_base(tmp_path_factory.mktemp("base") / "clip-llama")
+
+
+def stage_of(base, data, **changes) -> VlmStage:
+    return VlmStage.model_validate(align_spec(base, data, **changes)["stage"])
+
+
+def loaded(base, architecture="clip-llama", **changes):
+    settings = VlmModel.model_validate({**model_spec(base, architecture), **changes})
+    return load(base, settings)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "modules", "from_layer", "feature_layer"),
+    [
+        ("clip-llama", ["projector"], 0, -1),
+        ("siglip-qwen3", ["projector", "language"], 0, -1),
+        ("clip-llama", ["vision", "projector", "language"], 0, -1),
+        ("siglip-qwen3", ["vision", "projector", "language"], 1, -1),
+        ("clip-llama", ["vision"], 0, -2),
+        ("siglip-qwen3", ["vision"], 0, -1),
+    ],
+)
+def test_what_learns_moves_and_nothing_else(tmp_path, data, architecture, modules, from_layer, feature_layer):
+    base = make_base(tmp_path / "base", architecture)
+    model, processor = loaded(base, architecture, vision_feature_layer=feature_layer)
+    stage = stage_of(base, data, train=modules, vision_from_layer=from_layer, steps=3)
+    num_learning = freeze(model, stage)
+    learning = {name for name, p in model.named_parameters() if p.requires_grad}
+    assert {module_of(name) for name in learning} == set(modules)
+    before = {name: p.clone() for name, p in model.named_parameters()}
+    samples = read_conversations(data)[:12]
+    trainer.train(model, samples, Batches(processor, False, 64), stage, 0, tmp_path)
+    moved = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
+    assert moved == learning
+    assert num_learning == sum(before[name].numel() for name in learning)
+    if "vision" in modules:
+        layers = {int(name.split("layers.")[1][0]) for name in learning if "vision" in name and "layers." in name}
+        assert layers == set(range(from_layer, 2 if feature_layer == -1 else 1))
+        assert any("embeddings" in name and "vision" in name for name in learning) == (from_layer == 0)
+
+
+def test_nothing_to_learn_stops(base, data):
+    model, _ = loaded(base)
+    with pytest.raises(UserError, match="no parameter learns"):
+        freeze(model, stage_of(base, data, train=["vision"], vision_from_layer=5))
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "linear", "constant_with_warmup"])
+def test_steps_are_those_of_a_plain_loop(tmp_path, base, data, schedule):
+    """AdamW without decay of vectors, linear warm-up and decay in closed form, clipping, loss a token."""
+    stage = stage_of(base, data, schedule=schedule, max_grad_norm=0.5)
+    model, processor = loaded(base)
+    freeze(model, stage)
+    plain, batches, samples = copy.deepcopy(model), Batches(processor, False, 64), read_conversations(data)
+    curve = trainer.train(model, samples, batches, stage, 0, tmp_path)
+
+    learning = [p for p in plain.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in learning if p.ndim > 1], "weight_decay": 0.1},
+        {"params": [p for p in learning if p.ndim == 1], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), eps=1e-8)
+    plain.train()
+    for step in range(8):
+        decay = {
+            "cosine": 0.5 * (1 + math.cos(math.pi * (step - 2) / 6)),
+            "linear": (8 - step) / 6,
+            "constant_with_warmup": 1.0,
+        }[schedule]
+        rate = 1e-3 * (step / 2 if step < 2 else decay)
+        batch = batches(samples[4 * step : 4 * step + 4])
+        labels = batch.pop("labels")[:, 1:]
+        logits = plain(**batch).logits[:, :-1]
+        loss = torch.nn.functional.cross_entropy(logits[labels != -100], labels[labels != -100])
+        optimizer.zero_grad()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(learning, 0.5)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.step()
+        assert curve[step]["step"] == step + 1
+        assert curve[step]["loss"] == pytest.approx(loss.item(), rel=1e-4)
+        assert curve[step]["grad_norm"] == pytest.approx(norm.item(), rel=1e-3)
+        assert curve[step]["learning_rate"] == pytest.approx(rate, abs=1e-12)
+    for (name, a), b in zip(model.named_parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=2e-5, msg=name)
+
+
+def test_accumulation_changes_nothing(tmp_path, base, data):
+    """One batch of 8 and two of 4 give the same losses and weights, though captions differ in length."""
+    ends = []
+    for per_device in (8, 4):
+        stage = stage_of(base, data, global_batch=8, per_device_batch=per_device, steps=4)
+        model, processor = loaded(base)
+        freeze(model, stage)
+        folder = tmp_path / str(per_device)
+        curve = trainer.train(model, read_conversations(data), Batches(processor, False, 64), stage, 0, folder)
+        ends.append(([row["loss"] for row in curve], model.state_dict()))
+    assert ends[0][0] == pytest.approx(ends[1][0], rel=1e-5)
+    for name, tensor in ends[0][1].items():
+        torch.testing.assert_close(tensor, ends[1][1][name], rtol=1e-3, atol=2e-5, msg=name)
+
+
+def test_number_of_steps_and_warm_up():
+    def settings(**changes):
+        return Optimisation(learning_rate=1, global_batch=256, per_device_batch=8, devices=8, **changes)
+
+    assert trainer.num_steps(settings(), 558_128) == 2181
+    assert trainer.num_steps(settings(epochs=2), 558_128) == 4361
+    assert trainer.num_steps(settings(steps=7), 558_128) == 7
+    assert trainer.warmup_steps(settings(warmup_ratio=0.03), 2181) == 66
+    assert trainer.warmup_steps(settings(warmup_ratio=0.03, warmup_steps=5), 2181) == 5
+    assert trainer.warmup_steps(settings(), 2181) == 0
+
+
+def run_align(spec, out) -> None:
+    align.main(["--spec", json.dumps(spec), "--out", str(out / "model.json"), "--log-table", str(out / "training.csv")])
+
+
+KILLED = """
+import os, signal, sys
+from workflow_scripts.vlm import align, batches, trainer
+trainer.CHECKPOINT_SECONDS = 0.0
+make, calls = batches.Batches.__call__, []
+def make_or_die(self, samples):
+    calls.append(1)
+    if len(calls) == 6:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return make(self, samples)
+batches.Batches.__call__ = make_or_die
+align.main(sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_equals_uninterrupted(tmp_path, base, data, caplog, root):
+    spec = align_spec(base, data)
+    run_align(spec, tmp_path / "whole")
+    out = tmp_path / "killed"
+    arguments = ["--spec", json.dumps(spec), "--out", out / "model.json", "--log-table", out / "training.csv"]
+    died = subprocess.run(
+        [sys.executable, "-c", KILLED, *arguments], cwd=root, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    assert died.returncode == -signal.SIGKILL
+    assert not (out / "model.json").exists()
+    (work,) = (path for path in out.iterdir() if path.is_dir())
+    assert work.name == read_json(tmp_path / "whole" / "model.json")["fingerprint"]
+    (work / "checkpoint-7").mkdir()  # as if the kill had come while it was written
+
+    with caplog.at_level(logging.INFO):
+        run_align(spec, out)
+    assert "resuming from step 4 of 8" in caplog.text
+    whole, resumed = (
+        load_file(model_folder(f / "model.json") / "model.safetensors") for f in (tmp_path / "whole", out)
+    )
+    assert whole.keys() == resumed.keys()
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    curves = [read_table(f / "training.csv", "training") for f in (tmp_path / "whole", out)]
+    assert curves[0].equals(curves[1])
+    assert not list(work.glob("checkpoint-*"))
+
+
+def test_align_writes_a_folder_that_loads_and_its_manifest(tmp_path, base, data):
+    out = tmp_path / "align"
+    run_align(align_spec(base, data), out)
+    manifest = read_json(out / "model.json")
+    folder = model_folder(out / "model.json")
+    assert folder == out / manifest["fingerprint"] / "model"
+    model, processor = loaded(folder)
+    assert model.config.vision_feature_layer == -1
+    assert processor.tokenizer.chat_template
+    curve = read_table(out / "training.csv", "training")
+    assert curve["step"].tolist() == list(range(1, 9))
+    assert curve["epoch"].iloc[-1] == 1.0  # 8 steps of 4 over 32 samples
+    assert curve["loss"].iloc[-1] < curve["loss"].iloc[0]
+    record = read_run_record(out / "model.json")
+    assert (record["num_samples"], record["num_conversations"], record["num_cut_samples"]) == (32, 32, 0)
+
+    run_align(align_spec(base, data, learning_rate=2e-3), out)
+    assert read_json(out / "model.json")["fingerprint"] != manifest["fingerprint"]
+
+    (folder / "config.json").write_text("{}")
+    (out / "old.json").write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match=r"config\.json has changed since it was listed"):
+        model_folder(out / "old.json")
+    (folder / "config.json").unlink()
+    with pytest.raises(UserError, match=r"config\.json is missing"):
+        model_folder(out / "old.json")
+
+
+def test_missing_weights_stop(tmp_path, base):
+    from safetensors.torch import save_file
+
+    folder = make_base(tmp_path / "base")
+    weights = load_file(folder / "model.safetensors")
+    gone = next(name for name in weights if "multi_modal_projector" in name)
+    rest = {name: tensor for name, tensor in weights.items() if name != gone}
+    save_file(rest, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match=r"1 missing keys in the weights, first .*multi_modal_projector"):
+        loaded(folder)
+    save_file({**weights, "odd": torch.zeros(1)}, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match="1 unexpected keys in the weights, first odd"):
+        loaded(folder)
+    with pytest.raises(UserError, match=r"sees 32 px, model\.image_size is 336"):
+        loaded(base, image_size=336)
+
+
+def test_a_lost_loss_stops(tmp_path, base, data):
+    stage = stage_of(base, data, learning_rate=1e30, warmup_steps=0)
+    model, processor = loaded(base)
+    freeze(model, stage)
+    with pytest.raises(UserError, match=r"the loss is (nan|inf) at step"):
+        trainer.train(model, read_conversations(data), Batches(processor, False, 64), stage, 0, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "key"),
+    [
+        ("model", {"base": None, "vision": {"path": "v"}, "language": {"path": "l"}}, r"model\.vision"),
+        ("model", {"projector": {"path": "p"}}, r"model\.projector"),
+        ("model", {"chat_template": "vicuna"}, r"model\.chat_template"),
+        ("stage", {"zero_stage": 3}, r"align\.zero_stage"),
+        ("stage", {"devices": 2, "global_batch": 8}, r"align\.devices"),
+    ],
+)
+def test_what_cannot_be_done_yet_says_so(tmp_path, base, data, part, changes, key):
+    spec = align_spec(base, data)
+    spec[part].update(changes)
+    with pytest.raises(NotInThisVersion, match=rf"understanding\.pipelines\.<pipeline>\.{key}: "):
+        run_align(spec, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_folder_stops(tmp_path, base, data):
+    with pytest.raises(UserError, match=r"align\.data: no such folder"):
+        run_align(align_spec(base, tmp_path / "nowhere"), tmp_path / "out")

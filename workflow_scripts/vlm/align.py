@@ -1,0 +1,41 @@
+"""Stage 1 of a vision-language model: align the parts on conversations that no captioner has touched.
+
+    python -m workflow_scripts.vlm.align --spec '{"model": {...}, "stage": {...}, "seed": 0}' \\
+        --out results/understanding/clip-llama/seed-0/align/model.json \\
+        --log-table results/understanding/clip-llama/seed-0/align/training.csv
+
+In: the LLaVA folder model.base and the conversations stage.data (data.json, images/).
+Out: the manifest of the trained folder (written last), the loss curve. A killed job resumes from its checkpoint.
+"""
+
+from pathlib import Path
+
+from workflow_scripts.command import load_spec, parser, run
+from workflow_scripts.plan import AlignJob
+from workflow_scripts.vlm.scale import check_training
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Align one pipeline."""
+    arguments = parser(__doc__)
+    arguments.add_argument("--out", type=Path, required=True, help="manifest of the trained model")
+    arguments.add_argument("--log-table", type=Path, required=True, help="loss curve, CSV or Parquet")
+    args = arguments.parse_args(argv)
+    job = load_spec(args.spec, AlignJob)
+    check_training("align", job.model, job.stage)
+
+    # Only now: torch and transformers take seconds to import.
+    from workflow_scripts.vlm.data import read_conversations
+    from workflow_scripts.vlm.stage import identity, run_stage
+
+    base, data = job.model.base.path, job.stage.data.path
+
+    def read_samples(processor):
+        samples = read_conversations(data)
+        return samples, {"num_conversations": len(samples)}
+
+    run_stage(job, base, [identity(base), data / "data.json"], read_samples, args.out, args.log_table)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,129 @@
+"""Samples to the tensors that LLaVA reads: token ids with image tokens, label masks, pixels.
+
+Suffixes: N samples of a batch, L tokens of the longest, I samples with an image, S side of the image in pixels.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from PIL import Image
+from transformers import LlavaProcessor
+
+from workflow_scripts.errors import UserError
+from workflow_scripts.vlm.data import Sample
+
+IGNORED = -100  # the label of a token that is not learnt
+
+
+class Batches:
+    """A collator: samples in, a batch of the model's inputs out.
+
+    The chat template writes the turns and marks what the assistant says (`{% generation %}`): those tokens carry
+    labels, all others IGNORED. The image mark becomes as many tokens as the tower gives features. A sample longer
+    than `max_length` is cut on the right and counted in `num_cut`.
+    """
+
+    def __init__(self, processor: LlavaProcessor, pad_to_square: bool, max_length: int) -> None:
+        self.processor, self.tokenizer = processor, processor.tokenizer
+        self.pad_to_square, self.max_length = pad_to_square, max_length
+        self.num_cut = 0
+        self.image_token_id = processor.image_token_id
+        blank = Image.new("RGB", (8, 8))
+        expanded = processor(images=blank, text=processor.image_token)["input_ids"][0]
+        self.num_image_tokens = list(expanded).count(self.image_token_id)
+
+    def __call__(self, samples: Sequence[Sample]) -> dict[str, torch.Tensor]:
+        """input_ids, attention_mask, labels: int64 (N, L), padded on the right; pixel_values: float32 (I, 3, S, S),
+        absent where no sample has an image."""
+        encoded = self.encode(samples)
+        batch = pad([ids for ids, _ in encoded], self.tokenizer.pad_token_id, "right")
+        batch["labels"] = pad([labels for _, labels in encoded], IGNORED, "right")["input_ids"]
+        images = [sample.image for sample in samples if sample.image is not None]
+        if images:
+            batch["pixel_values"] = self.pixels(images)
+        return batch
+
+    def encode(self, samples: Sequence[Sample]) -> list[tuple[list[int], list[int]]]:
+        """(token ids, labels) of each sample, of equal length. Raises UserError naming a sample whose image tokens do
+        not fit its images, or of which nothing is left to learn."""
+        chats = [_messages(sample.image is not None, sample.turns) for sample in samples]
+        written = self.tokenizer.apply_chat_template(
+            chats, tokenize=True, return_dict=True, return_assistant_tokens_mask=True
+        )
+        encoded = []
+        for sample, ids, said in zip(samples, written["input_ids"], written["assistant_masks"], strict=True):
+            labels = [token if mask else IGNORED for token, mask in zip(ids, said, strict=True)]
+            ids, labels = self._expand(sample, ids, labels)
+            if len(ids) > self.max_length:
+                self.num_cut += 1
+                ids, labels = ids[: self.max_length], labels[: self.max_length]
+            if all(label == IGNORED for label in labels):
+                raise UserError(f"sample {sample.key}: no token of an answer lies in the first {len(ids)} tokens")
+            encoded.append((ids, labels))
+        return encoded
+
+    def prompts(self, questions: Sequence[tuple[Path, str]]) -> list[list[int]]:
+        """Token ids up to where the answer begins, for (image, question) pairs."""
+        samples = [Sample(question, image, ((question, ""),)) for image, question in questions]
+        chats = [_messages(True, sample.turns)[:1] for sample in samples]
+        written = self.tokenizer.apply_chat_template(
+            chats, tokenize=True, return_dict=True, add_generation_prompt=True
+        )["input_ids"]
+        return [self._expand(sample, ids, ids)[0] for sample, ids in zip(samples, written, strict=True)]
+
+    def pixels(self, paths: Sequence[Path]) -> torch.Tensor:
+        """float32 (I, 3, S, S), as the processor scales them. Raises UserError naming a file that is no image."""
+        images, processor = [self._read(path) for path in paths], self.processor.image_processor
+        side = processor.size["height"]
+        # Resizing to the same size costs as much as all the rest.
+        resize = any(image.size != (side, side) for image in images)
+        return processor(images, do_resize=resize, return_tensors="pt")["pixel_values"]
+
+    def _read(self, path: Path) -> Image.Image:
+        try:
+            image = Image.open(path).convert("RGB")
+        except OSError as error:
+            raise UserError(f"{path}: not a readable image ({error})") from None
+        if not self.pad_to_square or image.width == image.height:
+            return image
+        side = max(image.size)
+        mean = tuple(int(255 * channel) for channel in self.processor.image_processor.image_mean)
+        square = Image.new("RGB", (side, side), mean)
+        square.paste(image, ((side - image.width) // 2, (side - image.height) // 2))
+        return square
+
+    def _expand(self, sample: Sample, ids: list[int], labels: list[int]) -> tuple[list[int], list[int]]:
+        marks, images = ids.count(self.image_token_id), int(sample.image is not None)
+        if marks != images:
+            raise UserError(f"sample {sample.key}: {marks} image tokens in its text for {images} images")
+        if not images:
+            return ids, labels
+        at = ids.index(self.image_token_id)
+        image, unlearnt = [self.image_token_id] * self.num_image_tokens, [IGNORED] * self.num_image_tokens
+        return ids[:at] + image + ids[at + 1 :], labels[:at] + unlearnt + labels[at + 1 :]
+
+
+def pad(rows: list[list[int]], value: int, side: str) -> dict[str, torch.Tensor]:
+    """Rows of tokens as input_ids and attention_mask, int64 (N, L), filled up with `value` on `side`."""
+    length = max(map(len, rows))
+    left = side == "left"
+
+    def filled(row: list[int], filler: int) -> list[int]:
+        gap = [filler] * (length - len(row))
+        return gap + row if left else row + gap
+
+    return {
+        "input_ids": torch.tensor([filled(row, value) for row in rows]),
+        "attention_mask": torch.tensor([filled([1] * len(row), 0) for row in rows]),
+    }
+
+
+def _messages(has_image: bool, turns: Sequence[tuple[str, str]]) -> list[dict]:
+    """The turns as a chat template reads them; the image stands first."""
+    messages = []
+    for human, assistant in turns:
+        image = [{"type": "image"}] if has_image and not messages else []
+        messages.append({"role": "user", "content": [*image, {"type": "text", "text": human}]})
+        messages.append({"role": "assistant", "content": [{"type": "text", "text": assistant}]})
+    return messages

@@ -1,0 +1,117 @@
+"""The samples of a training stage: conversations in LLaVA's JSON shape, and captions as conversations.
+
+A sample's place in training follows from its key and the seed alone, never from what a caption says: every captioner
+is learnt from the same images in the same order.
+"""
+
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from workflow_scripts.errors import UserError
+from workflow_scripts.files import read_json
+
+IMAGE_MARK = "<image>"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A conversation: (human, assistant) turns about one image or none."""
+
+    key: str
+    image: Path | None
+    turns: tuple[tuple[str, str], ...]
+
+
+def read_conversations(folder: Path) -> list[Sample]:
+    """The conversations of `data.json`; their images lie in the folder `images` beside it.
+
+    The image mark is taken out of the text: the image always stands first. Raises UserError naming the sample whose
+    turns do not alternate human, gpt, and the images that are missing.
+    """
+    samples = []
+    for index, row in enumerate(read_json(folder / "data.json")):
+        place = f"{folder / 'data.json'}: sample {index} (id {row.get('id')!r})"
+        turns = row.get("conversations", [])
+        speakers = [turn.get("from") for turn in turns]
+        if not turns or speakers != ["human", "gpt"] * (len(turns) // 2):
+            raise UserError(f"{place}: turns are {speakers}, expected human and gpt in turn")
+        said = [turn["value"].replace(IMAGE_MARK, "").strip() for turn in turns]
+        marks = sum(turn["value"].count(IMAGE_MARK) for turn in turns)
+        image = row.get("image")
+        if marks > 1 or (image is None and marks):
+            raise UserError(f"{place}: {marks} image marks for {int(image is not None)} image")
+        path = folder / "images" / image if image is not None else None
+        samples.append(Sample(f"conversation:{index}", path, tuple(zip(said[::2], said[1::2], strict=True))))
+    check_images(sample.image for sample in samples)
+    return samples
+
+
+def caption_samples(
+    pool: pd.DataFrame,
+    captions: pd.DataFrame,
+    instruction: str,
+    num_tokens: Callable[[list[str]], list[int]],
+    max_tokens: int,
+) -> tuple[list[Sample], Counter]:
+    """One sample an image of the pool whose caption is usable, in pool order, and why the others are left out
+    (`error`, `empty`, `too_long`: counts).
+
+    `pool` is a table `images`, `captions` a table `captions`; `num_tokens` counts the trained model's tokens of texts.
+    Raises UserError where an image has no caption or several, or none is usable.
+    """
+    rows = pool.merge(captions, on="image_id", how="left", indicator=True, validate="one_to_many")
+    absent = rows.loc[rows["_merge"] == "left_only", "image_id"]
+    twice = rows.loc[rows["image_id"].duplicated(), "image_id"]
+    for images, fault in ((absent, "no caption"), (twice, "several captions")):
+        if len(images):
+            raise UserError(f"captions: {len(images)} images of the pool have {fault}, first {images.iloc[0]}")
+    texts = ["" if pd.isna(caption) else caption.strip() for caption in rows["caption"]]
+    samples, left_out = [], Counter()
+    for row, text, length in zip(rows.itertuples(), texts, num_tokens(texts), strict=True):
+        fault = (
+            "error" if not pd.isna(row.error) else "empty" if not text else "too_long" if length > max_tokens else None
+        )
+        if fault:
+            left_out[fault] += 1
+        else:
+            samples.append(Sample(f"caption:{row.image_id}", Path(row.path), ((instruction, text),)))
+    if not samples:
+        raise UserError(f"captions: none of {len(rows)} is usable: {dict(left_out)}")
+    check_images(sample.image for sample in samples)
+    return samples, left_out
+
+
+def question_samples(captioned: Sequence[Sample], seed: int) -> list[Sample]:
+    """Questions that each caption answers by rule (blocks world): one sample a caption that answers any."""
+    from workflow_scripts.blocks.questions import questions_from_caption
+
+    samples = []
+    for sample in captioned:
+        image_id = sample.key.removeprefix("caption:")
+        turns = questions_from_caption(sample.turns[0][1], random.Random(f"{seed}:{image_id}"))
+        if turns:
+            samples.append(Sample(f"questions:{image_id}", sample.image, tuple(turns)))
+    return samples
+
+
+def in_order(samples: Sequence[Sample], seed: int, count: int) -> list[Sample]:
+    """`count` samples: passes over all of them, each in an order of its own, a hash of seed, pass and key. Leaving a
+    sample out moves the others up and changes nothing else."""
+    ordered: list[Sample] = []
+    while len(ordered) < count:
+        number = len(ordered) // len(samples)
+        ordered += sorted(samples, key=lambda s: hashlib.sha256(f"{seed}:{number}:{s.key}".encode()).digest())
+    return ordered[:count]
+
+
+def check_images(paths) -> None:
+    """Raise UserError with the number of image files that are missing and the first of them."""
+    missing = sorted({path for path in paths if path is not None and not path.is_file()})
+    if missing:
+        raise UserError(f"{len(missing)} image files are missing, first {missing[0]}")

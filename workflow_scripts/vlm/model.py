@@ -1,0 +1,118 @@
+"""Load a LLaVA folder as the settings want it, choose what learns, and the manifest of a trained model."""
+
+import re
+import shutil
+from pathlib import Path
+
+import torch
+from transformers import LlavaForConditionalGeneration, LlavaProcessor
+
+from workflow_scripts.blocks.tokenizer import CHAT_TEMPLATE
+from workflow_scripts.errors import UserError
+from workflow_scripts.files import read_json, sha256_file, write_json
+from workflow_scripts.spec import VlmModel, VlmStage
+
+_CHAT_TEMPLATES = {"blocks": CHAT_TEMPLATE}
+_PREFIXES = {
+    "vision": ("model.vision_tower.",),
+    "projector": ("model.multi_modal_projector.",),
+    "language": ("model.language_model.", "lm_head."),
+}
+
+
+def load(folder: Path, settings: VlmModel) -> tuple[LlavaForConditionalGeneration, LlavaProcessor]:
+    """The model in float32 and its processor, both set as `settings` say.
+
+    Raises UserError as `read_weights` does, and where the vision tower sees another image size.
+    """
+    model = read_weights(folder)
+    size = model.config.vision_config.image_size
+    if size != settings.image_size:
+        raise UserError(f"{folder}: the vision tower sees {size} px, model.image_size is {settings.image_size}")
+    model.config.vision_feature_layer = settings.vision_feature_layer
+    model.config.vision_feature_select_strategy = settings.vision_feature_select_strategy
+
+    processor = LlavaProcessor.from_pretrained(folder)
+    processor.vision_feature_select_strategy = settings.vision_feature_select_strategy
+    processor.chat_template = processor.tokenizer.chat_template = _CHAT_TEMPLATES[settings.chat_template]
+    # The whole image, brought to the tower's square: padding before that is `pad_to_square`'s business.
+    processor.image_processor.size = {"height": size, "width": size}
+    processor.image_processor.do_center_crop = False
+    return model, processor
+
+
+def read_weights(folder: Path) -> LlavaForConditionalGeneration:
+    """The model of a folder in float32. Raises UserError where weights are missing, superfluous or of another shape:
+    transformers would go on with random ones."""
+    # Eager attention is the fastest on a CPU for sequences of tens of tokens.
+    attention = "sdpa" if torch.cuda.is_available() else "eager"
+    model, found = LlavaForConditionalGeneration.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation=attention, output_loading_info=True
+    )
+    for fault in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        if found[fault]:
+            names = sorted(map(str, found[fault]))
+            raise UserError(f"{folder}: {len(names)} {fault.replace('_', ' ')} in the weights, first {names[0]}")
+    return model
+
+
+def module_of(name: str) -> str:
+    """vision, projector or language: the module that a parameter belongs to."""
+    return next(module for module, prefixes in _PREFIXES.items() if name.startswith(prefixes))
+
+
+def freeze(model: LlavaForConditionalGeneration, stage: VlmStage) -> int:
+    """Let the parameters of `stage.train` learn and freeze the others; the number that learn.
+
+    Of the vision tower only the layers from `vision_from_layer` to the one that the projector reads learn (with the
+    embeddings where that is the first): what comes after it has no gradient.
+    """
+    depth = model.config.vision_config.num_hidden_layers
+    feature = model.config.vision_feature_layer
+    # hidden_states[k] of the tower is the output of its layer k - 1, so k layers lie before it.
+    num_read = feature if feature >= 0 else depth + 1 + feature
+    count = 0
+    for name, parameter in model.named_parameters():
+        module = module_of(name)
+        learns = module in stage.train
+        if learns and module == "vision":
+            layer = re.search(r"\.layers\.(\d+)\.", name)
+            if layer:
+                learns = stage.vision_from_layer <= int(layer[1]) < num_read
+            else:
+                # Outside the layers: embeddings and CLIP's pre_layrnorm come before them, the rest after.
+                learns = stage.vision_from_layer == 0 and bool(re.search(r"\.embeddings\.|\.pre_layrnorm\.", name))
+        parameter.requires_grad_(learns)
+        count += parameter.numel() * learns
+    if not count:
+        raise UserError("no parameter learns: `train` names no module, or vision_from_layer lies after the last one")
+    return count
+
+
+def save(model: LlavaForConditionalGeneration, processor: LlavaProcessor, folder: Path) -> None:
+    """Write a folder that `from_pretrained` loads, whole or not at all."""
+    growing = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(growing, ignore_errors=True)
+    model.save_pretrained(growing)
+    processor.save_pretrained(growing)
+    shutil.rmtree(folder, ignore_errors=True)
+    growing.rename(folder)
+
+
+def write_manifest(path: Path, folder: Path, fingerprint: str) -> None:
+    """Write model.json: the folder relative to it, the sha256 of each file, the fingerprint of spec and inputs."""
+    files = {file.name: sha256_file(file) for file in sorted(folder.iterdir())}
+    relative = folder.relative_to(path.parent).as_posix()
+    write_json(path, {"folder": relative, "files": files, "fingerprint": fingerprint})
+
+
+def model_folder(manifest: Path) -> Path:
+    """The folder that a model.json stands for. Raises UserError where a file is absent or another one than listed."""
+    listed = read_json(manifest)
+    folder = manifest.parent / listed["folder"]
+    for name, digest in listed["files"].items():
+        if not (folder / name).is_file():
+            raise UserError(f"{manifest}: {folder / name} is missing")
+        if sha256_file(folder / name) != digest:
+            raise UserError(f"{manifest}: {folder / name} has changed since it was listed")
+    return folder

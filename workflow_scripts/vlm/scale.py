@@ -1,0 +1,65 @@
+"""What this version can train and measure, checked before anything heavy is imported or any work begins.
+
+Whole LLaVA folders on one device run. Assembling a model from a vision tower and a language model, DeepSpeed, several
+devices and the real benchmarks do not yet: each says so, naming its key of the config.
+"""
+
+from workflow_scripts.benchmarks import UNDERSTANDING
+from workflow_scripts.errors import NotInThisVersion, UserError, unknown
+from workflow_scripts.spec import Source, VlmModel, VlmStage
+
+_PIPELINE = "understanding.pipelines.<pipeline>"
+
+
+def check_training(stage_name: str, model: VlmModel, stage: VlmStage) -> None:
+    """Raise NotInThisVersion naming the first key that this version cannot train with, UserError where a folder is
+    missing. `stage_name` is align or sft."""
+    if model.base is None:
+        raise NotInThisVersion(
+            f"{_PIPELINE}.model.vision: assembling a vision tower and a language model comes in a later version; "
+            "this one trains whole LLaVA folders (model.base)"
+        )
+    if model.projector is not None:
+        raise NotInThisVersion(f"{_PIPELINE}.model.projector: published projector weights come in a later version")
+    _check_template(model)
+    if stage.zero_stage > 0:
+        raise NotInThisVersion(
+            f"{_PIPELINE}.{stage_name}.zero_stage: DeepSpeed ZeRO-{stage.zero_stage} comes in a later version; "
+            "this one trains with zero_stage 0 on one device"
+        )
+    if stage.devices > 1:
+        raise NotInThisVersion(
+            f"{_PIPELINE}.{stage_name}.devices: training on {stage.devices} devices comes in a later version; "
+            "this one trains on 1"
+        )
+    check_folder(f"{_PIPELINE}.model.base", model.base)
+    check_folder(f"{_PIPELINE}.{stage_name}.data", stage.data)
+
+
+def check_evaluation(model: VlmModel, benchmarks: dict[str, Source]) -> None:
+    """Raise NotInThisVersion naming the first benchmark that this version cannot score, UserError for an unknown
+    one."""
+    for name, source in benchmarks.items():
+        if name not in UNDERSTANDING:
+            raise unknown("understanding.benchmarks", name, UNDERSTANDING)
+        if not name.startswith("blocks_"):
+            raise NotInThisVersion(
+                f"understanding.benchmarks.{name}: {UNDERSTANDING[name].title} comes in a later version; this one "
+                "scores the benchmarks of the blocks world"
+            )
+        check_folder(f"understanding.benchmarks.{name}", source)
+    _check_template(model)
+
+
+def check_folder(key: str, source: Source) -> None:
+    """Raise UserError unless the source is a local folder that exists."""
+    if source.path is None or not source.path.is_dir():
+        raise UserError(f"{key}: no such folder: {source.path or source.hub}")
+
+
+def _check_template(model: VlmModel) -> None:
+    if model.chat_template != "blocks":
+        raise NotInThisVersion(
+            f"{_PIPELINE}.model.chat_template: {model.chat_template!r} comes in a later version; this one writes "
+            "turns as 'blocks'"
+        )

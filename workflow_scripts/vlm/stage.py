@@ -1,0 +1,73 @@
+"""A training stage from start to manifest: what `vlm.align` and `vlm.train` share."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import LlavaProcessor
+
+from workflow_scripts.files import fingerprint, write_run_record
+from workflow_scripts.plan import AlignJob, SftJob
+from workflow_scripts.progress import log
+from workflow_scripts.records import write_table
+from workflow_scripts.vlm.batches import Batches
+from workflow_scripts.vlm.data import Sample, in_order
+from workflow_scripts.vlm.model import freeze, load, save, write_manifest
+from workflow_scripts.vlm.trainer import num_steps, remove_checkpoints, train
+
+Facts = dict[str, Any]
+
+
+def run_stage(
+    job: AlignJob | SftJob,
+    start: Path,
+    inputs: Sequence[Any],
+    read_samples: Callable[[LlavaProcessor], tuple[list[Sample], Facts]],
+    out: Path,
+    log_table: Path,
+) -> None:
+    """Train the model in the folder `start` and write the loss curve `log_table` and the manifest `out`.
+
+    `inputs` are what the stage reads besides its spec (parts of a fingerprint); checkpoints and the final model lie
+    beside `out` in the folder named by the fingerprint of both, so that a changed spec never resumes an old run.
+    `read_samples` gives the samples and facts for the run record; it gets the processor to count tokens with.
+    """
+    spec = job.model_dump(mode="json")
+    name = fingerprint(spec, *inputs)
+    folder = out.parent / name
+    folder.mkdir(parents=True, exist_ok=True)
+    model, processor = load(start, job.model)
+    num_learning = freeze(model, job.stage)
+    samples, facts = read_samples(processor)
+    steps = num_steps(job.stage, len(samples))
+    log.info(
+        "%d samples, %d steps of %d, %d parameters learn",
+        len(samples),
+        steps,
+        job.stage.global_batch,
+        num_learning,
+    )
+    batches = Batches(processor, job.model.pad_to_square, job.stage.max_length)
+    ordered = in_order(samples, job.seed, steps * job.stage.global_batch)
+    curve = train(model, ordered, batches, job.stage, job.seed, folder)
+    save(model, processor, folder / "model")
+    for row in curve:
+        row["epoch"] = row["step"] * job.stage.global_batch / len(samples)
+    write_table(log_table, curve, "training")
+    write_run_record(
+        out,
+        spec,
+        num_samples=len(samples),
+        num_steps=steps,
+        num_learning_parameters=num_learning,
+        num_cut_samples=batches.num_cut,
+        **facts,
+    )
+    write_manifest(out, folder / "model", name)
+    remove_checkpoints(folder)
+
+
+def identity(folder: Path) -> list[list[str | int]]:
+    """What tells one version of a model folder from another without reading gigabytes: names, sizes, times."""
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    return [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files]

@@ -1,0 +1,65 @@
+"""Stage 2 of a vision-language model: train the aligned model on one captioner's captions and fixed conversations.
+
+    python -m workflow_scripts.vlm.train --spec '{"model": {...}, "stage": {...}, "seed": 0}' \\
+        --start results/understanding/clip-llama/seed-0/align/model.json --pool results/pool/images.parquet \\
+        --captions results/captions/exact/captions.json \\
+        --out results/understanding/clip-llama/seed-0/exact/model.json \\
+        --log-table results/understanding/clip-llama/seed-0/exact/training.csv
+
+In: the aligned model, the pool, the captions, the conversations stage.data (data.json, images/).
+Out: the manifest of the trained folder (written last), the loss curve. Captions that are left out are counted in the
+run record. A killed job resumes from its checkpoint.
+"""
+
+from pathlib import Path
+
+from workflow_scripts.command import load_spec, parser, run
+from workflow_scripts.plan import SftJob
+from workflow_scripts.vlm.scale import check_training
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Train one pipeline on one captioner's captions."""
+    arguments = parser(__doc__)
+    arguments.add_argument("--start", type=Path, required=True, help="manifest of the aligned model")
+    arguments.add_argument("--pool", type=Path, required=True, help="table of the pool's images")
+    arguments.add_argument("--captions", type=Path, required=True, help="captions.json of one captioner")
+    arguments.add_argument("--out", type=Path, required=True, help="manifest of the trained model")
+    arguments.add_argument("--log-table", type=Path, required=True, help="loss curve, CSV or Parquet")
+    args = arguments.parse_args(argv)
+    job = load_spec(args.spec, SftJob)
+    check_training("sft", job.model, job.stage)
+
+    # Only now: torch and transformers take seconds to import.
+    from workflow_scripts.captions.read import read_captions
+    from workflow_scripts.records import read_table
+    from workflow_scripts.vlm.data import caption_samples, question_samples, read_conversations
+    from workflow_scripts.vlm.model import model_folder
+    from workflow_scripts.vlm.stage import run_stage
+
+    data = job.stage.data.path
+
+    def read_samples(processor):
+        captioned, left_out = caption_samples(
+            read_table(args.pool, "images"),
+            read_captions(args.captions),
+            job.stage.caption_instruction,
+            lambda texts: [len(ids) for ids in processor.tokenizer(texts, add_special_tokens=False)["input_ids"]],
+            job.stage.max_caption_tokens,
+        )
+        questions = question_samples(captioned, job.seed) if job.stage.questions_from_captions else []
+        fixed = read_conversations(data)
+        facts = {
+            "num_captions": len(captioned),
+            "num_captions_left_out": dict(left_out),
+            "num_questions_from_captions": len(questions),
+            "num_conversations": len(fixed),
+        }
+        return [*captioned, *questions, *fixed], facts
+
+    inputs = [args.start, args.pool, args.captions, data / "data.json"]
+    run_stage(job, model_folder(args.start), inputs, read_samples, args.out, args.log_table)
+
+
+if __name__ == "__main__":
+    run(main)
