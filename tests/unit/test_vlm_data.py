@@ -86,7 +86,7 @@ def test_questions_follow_from_the_caption(tmp_path):
     (asked,) = question_samples(captioned, 0)  # the second caption answers no question
     assert (asked.key, asked.image) == ("questions:id0", tmp_path / "0.png")
     assert 1 <= len(asked.turns) <= 3
-    assert {answer for _, answer in asked.turns} <= {*"large red circle gray topleft 1 yes no".split()}
+    assert {answer for _, answer in asked.turns} <= {"large", "red", "circle", "gray", "topleft", "1", "yes", "no"}
     assert question_samples(captioned, 0) == question_samples(captioned, 0)
 
 
