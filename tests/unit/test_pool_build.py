@@ -1,5 +1,3 @@
-import os
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -53,7 +51,7 @@ def test_shares_are_within_one_of_exact_proportion(size, counts):
 def test_sample_does_not_depend_on_where_files_lie(two_sources, tmp_path):
     before, _ = build.build_pool(job(20, **two_sources))
     for number, path in enumerate(sorted((tmp_path / "a").rglob("*.png"))):
-        os.rename(path, tmp_path / "a" / f"moved{99 - number}.png")
+        path.rename(tmp_path / "a" / f"moved{99 - number}.png")
     after, _ = build.build_pool(job(20, **two_sources))
     assert [row["image_id"] for row in before] == [row["image_id"] for row in after]
     assert all(sha256_file(row["path"]) == row["image_id"] for row in after)
@@ -109,7 +107,7 @@ def test_sources_of_later_versions_and_mistakes_are_named(tmp_path):
     with pytest.raises(NotInThisVersion, match=r"pool.sources.web.path.*00000.tar"):
         build.build_pool(job(1, web=(tmp_path / "shards", 1)))
     (tmp_path / "urls.parquet").write_bytes(b"")
-    with pytest.raises(NotInThisVersion, match="urls.parquet is an archive"):
+    with pytest.raises(NotInThisVersion, match=r"urls.parquet is an archive"):
         build.build_pool(job(1, web=(tmp_path / "urls.parquet", 1)))
-    with pytest.raises(UserError, match="pool.sources.web.path: no such folder"):
+    with pytest.raises(UserError, match=r"pool.sources.web.path: no such folder"):
         build.build_pool(job(1, web=(tmp_path / "nowhere", 1)))

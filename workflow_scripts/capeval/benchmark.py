@@ -39,7 +39,8 @@ class Benchmark:
         absent = [picture.image_id for picture in self.pictures() if not Path(picture.path).is_file()]
         if absent:
             raise UserError(
-                f"{self.folder / 'image'}: {len(absent)} of {len(self.images)} images are absent: {', '.join(absent[:10])}"
+                f"{self.folder / 'image'}: {len(absent)} of {len(self.images)} images are absent: "
+                + ", ".join(absent[:10])
                 + ", ..." * (len(absent) > 10)
             )
 
@@ -53,14 +54,10 @@ def read_benchmark(folder: Path) -> Benchmark:
     for number, row in enumerate(rows, 1):
         image_id = row.get("img_path")
         if not image_id or image_id in images:
-            raise UserError(
-                f"{path}:{number}: img_path is {'missing' if not image_id else f'{image_id} again'}"
-            )
+            raise UserError(f"{path}:{number}: img_path is {'missing' if not image_id else f'{image_id} again'}")
         if image_id not in subcategories:
             guess = nearest(image_id, subcategories)
-            raise UserError(
-                f"{folder / 'images.csv'}: no image {image_id}" + f", did you mean {guess}?" * bool(guess)
-            )
+            raise UserError(f"{folder / 'images.csv'}: no image {image_id}" + f", did you mean {guess}?" * bool(guess))
         images[image_id] = {"domain": _domain(path, number, row), "subcategory": subcategories[image_id]}
         items += [(image_id, index, *item) for index, item in enumerate(_flatten(path, number, row))]
     if not items:

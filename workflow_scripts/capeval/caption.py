@@ -36,9 +36,7 @@ def main(argv: list[str] | None = None) -> None:
         benchmark.require_pictures()
         contents = [sha256_file(picture.path) for picture in pictures]
     settings = job.model_dump(mode="json")
-    made_from = fingerprint(
-        settings, [picture.image_id for picture in pictures], contents, *engines.inputs(job)
-    )
+    made_from = fingerprint(settings, [picture.image_id for picture in pictures], contents, *engines.inputs(job))
     work = Captioning(job, pictures, args.out.parent / ".partial" / made_from)
     rows = range(len(pictures))
     chunks = work.chunks("captions", rows)

@@ -1,7 +1,8 @@
 """Judge a captioner's captions of CAPEval's images against their checklists.
 
-    python -m workflow_scripts.capeval.judge --spec '{"judge": {"engine": "exact"}, "data": {"path": "assets/CAPEval"}}' \\
-        --captions results/capeval/late/captions.parquet --out results/capeval/late/verdicts.parquet
+    python -m workflow_scripts.capeval.judge --captions results/capeval/late/captions.parquet \\
+        --out results/capeval/late/verdicts.parquet \\
+        --spec '{"judge": {"engine": "exact"}, "data": {"path": "assets/CAPEval"}}'
 
 Files in: --captions and the benchmark's folder. Files out: --out (table `verdicts`), a row for every checklist item.
 Unfinished work waits in .partial/<fingerprint>/ beside --out.

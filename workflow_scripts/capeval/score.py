@@ -47,8 +47,8 @@ def main(argv: list[str] | None = None) -> None:
     if unjudged > job.max_unjudged_share * len(verdicts):
         images = verdicts.loc[verdicts["verdict"] == "unjudged", "image_id"].unique()
         raise UserError(
-            f"captioner {job.captioner}: {unjudged} of {len(verdicts)} checklist items ({unjudged / len(verdicts):.1%}) are "
-            f"unjudged, on {len(images)} images such as {images[0]}; capeval.max_unjudged_share allows "
+            f"captioner {job.captioner}: {unjudged} of {len(verdicts)} checklist items "
+            f"({unjudged / len(verdicts):.1%}) are unjudged, on {len(images)} images such as {images[0]}; capeval.max_unjudged_share allows "
             f"{job.max_unjudged_share:.1%}. The column `reasoning` of {args.verdicts} says why"
         )
     scores = score(verdicts, benchmark, job.resamples, job.confidence, job.seed)
@@ -94,14 +94,12 @@ def require_items(path: Path, verdicts: pd.DataFrame, benchmark: Benchmark) -> N
         if len(odd):
             first = odd.iloc[0]
             raise UserError(
-                f"{path}: {what} {len(odd)} checklist items, such as item {first['item_index']} of {first['image_id']}; "
-                f"{benchmark.folder} has {len(benchmark.items)}"
+                f"{path}: {what} {len(odd)} checklist items, such as item {first['item_index']} of "
+                f"{first['image_id']}; {benchmark.folder} has {len(benchmark.items)}"
             )
 
 
-def score(
-    verdicts: pd.DataFrame, benchmark: Benchmark, resamples: int, confidence: float, seed: int
-) -> pd.DataFrame:
+def score(verdicts: pd.DataFrame, benchmark: Benchmark, resamples: int, confidence: float, seed: int) -> pd.DataFrame:
     """Table `capeval` without the captioner; percent. The first row is `overall`."""
     items = verdicts.join(benchmark.images, on="image_id")
     for verdict in VERDICTS:
@@ -140,9 +138,7 @@ def coverage_precision(counts: np.ndarray) -> np.ndarray:
         return 100 * np.stack([mentioned / (mentioned + not_mentioned), yes / mentioned], axis=-1)
 
 
-def bootstrap(
-    counts: np.ndarray, resamples: int, confidence: float, numbers: np.random.Generator
-) -> np.ndarray:
+def bootstrap(counts: np.ndarray, resamples: int, confidence: float, numbers: np.random.Generator) -> np.ndarray:
     """Percentile intervals of C and P from drawing images with replacement: (low, high) x (C, P), percent.
 
     `counts` is (images, 3) as in `coverage_precision`; images without any judged item are not drawn. NaN for fewer

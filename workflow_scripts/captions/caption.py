@@ -57,9 +57,7 @@ def main(argv: list[str] | None = None) -> None:
             write_table(paths[shard], table, "captions", metadata={FINGERPRINT: made_from})
         chunks[shard].remove()
     counts = count_rows(pyarrow.parquet.read_table(list(paths.values())))
-    log.info(
-        "%s: %s", args.out_dir.name, ", ".join(f"{key.removeprefix('num_')} {n}" for key, n in counts.items())
-    )
+    log.info("%s: %s", args.out_dir.name, ", ".join(f"{key.removeprefix('num_')} {n}" for key, n in counts.items()))
     write_run_record(args.out, job.model_dump(mode="json"), **counts, **work.facts)
     listed = [
         {
@@ -75,15 +73,11 @@ def main(argv: list[str] | None = None) -> None:
 def shard_rows(text: str, num_images: int, shard_size: int | None) -> dict[int, range]:
     """The rows of the pool in each shard of `FIRST:STOP`. Raises UserError for shards that the pool does not have."""
     if shard_size is None:
-        raise UserError(
-            "--spec: shard_size is null, which is for CAPEval's images; the pool is captioned in shards"
-        )
+        raise UserError("--spec: shard_size is null, which is for CAPEval's images; the pool is captioned in shards")
     num_shards = -(-num_images // shard_size)
     first, colon, stop = text.partition(":")
     if not (colon and first.isdecimal() and stop.isdecimal() and int(first) < int(stop) <= num_shards):
-        raise UserError(
-            f"--shards: {text!r} is no FIRST:STOP within the pool's {num_shards} shards (0:{num_shards})"
-        )
+        raise UserError(f"--shards: {text!r} is no FIRST:STOP within the pool's {num_shards} shards (0:{num_shards})")
     starts = {shard: shard * shard_size for shard in range(int(first), int(stop))}
     return {shard: range(start, min(start + shard_size, num_images)) for shard, start in starts.items()}
 

@@ -27,12 +27,8 @@ WINDOW = 4  # words
 
 def main(argv: list[str] | None = None) -> None:
     """Write the manifest and the statistics of one captioner."""
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    arguments.add_argument(
-        "--jobs", type=Path, nargs="+", required=True, help="manifests of the caption jobs"
-    )
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--jobs", type=Path, nargs="+", required=True, help="manifests of the caption jobs")
     arguments.add_argument("--captioner", required=True, help="name of the captioner")
     arguments.add_argument("--out", type=Path, required=True, help="manifest of all shards")
     arguments.add_argument("--statistics", type=Path, required=True, help="CSV file, one row")
@@ -41,9 +37,7 @@ def main(argv: list[str] | None = None) -> None:
     paths = [args.out.parent / shard["path"] for shard in manifest["shards"]]
     statistics = caption_statistics(args.captioner, (read_table(path, "captions") for path in paths))
     if not statistics["num_usable"]:
-        raise UserError(
-            f"captioner {args.captioner}: none of its {statistics['num_images']} captions is usable"
-        )
+        raise UserError(f"captioner {args.captioner}: none of its {statistics['num_images']} captions is usable")
     settings = {"captioner": args.captioner, "jobs": [str(path) for path in args.jobs]}
     write_run_record(args.statistics, settings, **statistics)
     write_table(args.statistics, [statistics], "caption_statistics")

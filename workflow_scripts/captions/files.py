@@ -61,9 +61,7 @@ def _read_csv(path: Path, image_key: str, caption_key: str) -> Iterator[Row]:
         _require_columns(path, reader.fieldnames or [], image_key, caption_key)
         for row in reader:
             if row[image_key] is None or row[caption_key] is None:
-                raise UserError(
-                    f"{path}:{reader.line_num}: a row with fewer cells than the first line has columns"
-                )
+                raise UserError(f"{path}:{reader.line_num}: a row with fewer cells than the first line has columns")
             yield f"line {reader.line_num}", row[image_key], row[caption_key]
 
 
@@ -149,9 +147,7 @@ READERS: dict[str, Callable[[Path, str, str], Iterator[Row]]] = {
 
 def _checked(path: Path, place: str, image: Any, caption: Any) -> CaptionRow:
     if not isinstance(image, str | int) or isinstance(image, bool) or image == "":
-        raise UserError(
-            f"{path}: {place} names its image with {_kind(image)}, expected text or a whole number"
-        )
+        raise UserError(f"{path}: {place} names its image with {_kind(image)}, expected text or a whole number")
     if caption is not None and not isinstance(caption, str):
         raise UserError(f"{path}: the caption in {place} (image {image}) is {_kind(caption)}, expected text")
     return CaptionRow(str(image), caption or "", place)

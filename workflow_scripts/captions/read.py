@@ -27,9 +27,7 @@ def shard_paths(manifest: Path) -> list[Path]:
         found = shard_fingerprint(path)
         if found != listed["fingerprint"]:
             state = "is absent" if found is None else f"was made from {found or 'something unknown'}"
-            raise UserError(
-                f"{manifest}: shard {path} {state}, expected one made from {listed['fingerprint']}"
-            )
+            raise UserError(f"{manifest}: shard {path} {state}, expected one made from {listed['fingerprint']}")
     return paths
 
 

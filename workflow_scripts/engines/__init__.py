@@ -68,9 +68,7 @@ def check(job: CaptionJob, captioner: str) -> None:
             f"{place}.engine: {job.engine!r} is not in this version, its engines are {', '.join(sorted(ENGINES))}"
         )
     if job.remote_code:
-        raise NotInThisVersion(
-            f"{place}.remote_code: running code from a model's repository is not in this version"
-        )
+        raise NotInThisVersion(f"{place}.remote_code: running code from a model's repository is not in this version")
     if job.model and (job.model.path is None or not job.model.path.is_dir()):
         raise UserError(f"{place}.model.path: no such folder {job.model.path}")
     if job.replay:

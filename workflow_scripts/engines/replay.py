@@ -20,9 +20,7 @@ class Engine:
         source = captions_file(job)
         rows = read_caption_file(source.file, source.image_key, source.caption_key)
         self._captions, faults = match(rows, pictures)
-        self.facts: dict[str, Any] = {
-            "replay": {"file_rows": len(rows), **{k: len(v) for k, v in faults.items()}}
-        }
+        self.facts: dict[str, Any] = {"replay": {"file_rows": len(rows), **{k: len(v) for k, v in faults.items()}}}
         _report(str(source.file), faults, len(rows), pictures, job.replay.model_dump())
 
     def caption(self, pictures: Sequence[Picture]) -> list[Caption]:
@@ -31,9 +29,7 @@ class Engine:
         return [Caption(text, error="missing" if text is None else None) for text in texts]
 
 
-def match(
-    rows: Sequence[CaptionRow], pictures: Sequence[Picture]
-) -> tuple[dict[str, str], dict[str, list[str]]]:
+def match(rows: Sequence[CaptionRow], pictures: Sequence[Picture]) -> tuple[dict[str, str], dict[str, list[str]]]:
     """Captions by image id, the first of each image; and by kind of fault the rows or images that have it.
 
     Kinds: `ambiguous` (a key that names several pictures), `unknown` (none), `duplicate` (a picture has a caption
@@ -41,9 +37,7 @@ def match(
     """
     index = PictureIndex(pictures)
     captions: dict[str, str] = {}
-    faults: dict[str, list[str]] = {
-        kind: [] for kind in ("ambiguous", "unknown", "duplicate", "empty", "missing")
-    }
+    faults: dict[str, list[str]] = {kind: [] for kind in ("ambiguous", "unknown", "duplicate", "empty", "missing")}
     for row in rows:
         found = [pictures[position] for position in index.find(row.key)]
         if len(found) != 1:
@@ -77,8 +71,9 @@ def _report(
     """Log the faults that `policy` (on_<kind>: warn or error) lets pass; raise UserError with all the others."""
     if len(faults["missing"]) == len(pictures):
         raise UserError(
-            f"{file}: none of its {num_rows} captions belongs to one of the {len(pictures)} images; it names images like "
-            f"{(faults['unknown'] or faults['ambiguous'])[0]}, the images are like {pictures[0].path}. Is image_key right?"
+            f"{file}: none of its {num_rows} captions belongs to one of the {len(pictures)} images; it names images "
+            f"like {(faults['unknown'] or faults['ambiguous'])[0]}, the images are like {pictures[0].path}. "
+            "Is image_key right?"
         )
     errors = []
     for kind, cases in faults.items():

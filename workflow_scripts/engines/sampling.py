@@ -40,14 +40,12 @@ class RowNoise(LogitsProcessor):
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """`scores` (B, V) -> float32 (B, V)."""
-        draws = [
-            torch.empty(scores.shape[1]).exponential_(generator=generator) for generator in self._generators
-        ]
+        draws = [torch.empty(scores.shape[1]).exponential_(generator=generator) for generator in self._generators]
         return scores.float() - torch.stack(draws).log().to(scores.device)
 
 
 def processors(sampling: Sampling, image_ids: Sequence[str], prompt_length: int) -> LogitsProcessorList:
-    """What turns a batch's scores into those whose largest is the next token: penalty, temperature, top-k, top-p, noise."""
+    """What makes the largest of a batch's scores the next token: penalty, temperature, top-k, top-p, noise."""
     chain = LogitsProcessorList()
     if sampling.presence_penalty:
         chain.append(PresencePenalty(sampling.presence_penalty, prompt_length))

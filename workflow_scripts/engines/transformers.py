@@ -80,9 +80,7 @@ class Engine:
             add_special_tokens=not (bos and self._prompt.startswith(bos)),
         ).to(self._model.device, self._model.dtype)
         width = inputs["input_ids"].shape[1]
-        rooms = (
-            self._job.max_model_len - inputs["attention_mask"].sum(1)
-        ).tolist()  # tokens left for each answer
+        rooms = (self._job.max_model_len - inputs["attention_mask"].sum(1)).tolist()  # tokens left for each answer
         limits = [min(self._job.max_new_tokens, room) for room in rooms]
         if max(limits) < 1:
             return [self._too_long(room) for room in rooms]

@@ -71,9 +71,7 @@ def build_pool(job: PoolJob) -> tuple[list[dict[str, Any]], dict[str, Any]]:
                 first_path[image_id] = path
                 ids.append(image_id)
             progress.update(1)
-        sampled, broken = _first_readable(
-            sorted(ids, key=lambda i: order_key(job.seed, i)), first_path, quotas[name]
-        )
+        sampled, broken = _first_readable(sorted(ids, key=lambda i: order_key(job.seed, i)), first_path, quotas[name])
         unreadable += broken
         counts[name] = {
             "files": len(paths),
@@ -88,9 +86,7 @@ def build_pool(job: PoolJob) -> tuple[list[dict[str, Any]], dict[str, Any]]:
             f"\n  pool.sources.{name}: " + ", ".join(f"{n} {what}" for what, n in count.items())
             for name, count in counts.items()
         ]
-        raise UserError(
-            f"pool.size: {job.size} images asked, {len(rows)} readable ones found" + "".join(lines)
-        )
+        raise UserError(f"pool.size: {job.size} images asked, {len(rows)} readable ones found" + "".join(lines))
     rows.sort(key=lambda row: order_key(job.seed, row["image_id"]))
     return (
         [{"index": index, **row} for index, row in enumerate(rows)],
@@ -120,18 +116,15 @@ def _image_files(name: str, folder: Path | None) -> list[Path]:
         raise UserError(f"{place}: no such folder {folder}")
     if folder.is_file():
         if folder.suffix.lower() in ARCHIVE_SUFFIXES:
-            raise NotInThisVersion(
-                f"{place}: {folder} is an archive, this version reads folders of images: unpack it"
-            )
+            raise NotInThisVersion(f"{place}: {folder} is an archive, this version reads folders of images: unpack it")
         raise UserError(f"{place}: {folder} is a file, expected a folder of images")
-    everything = [
-        Path(parent, file) for parent, _, names in os.walk(folder, followlinks=True) for file in names
-    ]
+    everything = [Path(parent, file) for parent, _, names in os.walk(folder, followlinks=True) for file in names]
     images = sorted(path for path in everything if path.suffix.lower() in IMAGE_SUFFIXES)
     archives = [path for path in everything if path.suffix.lower() in ARCHIVE_SUFFIXES]
     if archives and not images:
         raise NotInThisVersion(
-            f"{place}: {folder} holds archives such as {archives[0].name}, this version reads folders of images: unpack them"
+            f"{place}: {folder} holds archives such as {archives[0].name}, this version reads folders of images: "
+            "unpack them"
         )
     return images
 

@@ -1,0 +1,200 @@
+"""The transformers engine on tiny LLaVA folders of random weights, against Transformers' own generation."""
+
+import random
+import shutil
+
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from scipy import stats
+from transformers import AutoProcessor, LlavaForConditionalGeneration
+
+from workflow_scripts.blocks.vlm_model import ARCHITECTURES, build_model, save_checkpoint
+from workflow_scripts.blocks.world import render, sample_scene
+from workflow_scripts.engines import Picture, transformers
+from workflow_scripts.engines.pictures import read_rgb
+from workflow_scripts.engines.sampling import PresencePenalty, RowNoise, caption_seed, processors
+from workflow_scripts.engines.weights import weights_fingerprint
+from workflow_scripts.errors import UserError
+from workflow_scripts.plan import CaptionJob
+from workflow_scripts.spec import Sampling
+
+LIMIT = 12
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def folder(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / request.param
+    save_checkpoint(build_model(request.param, seed=0), request.param, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def clip_folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "clip-llama"
+    save_checkpoint(build_model("clip-llama", seed=0), "clip-llama", path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    path, numbers = tmp_path_factory.mktemp("pictures"), random.Random(0)
+    for index in range(13):
+        Image.fromarray(render(sample_scene(numbers), numbers)).save(path / f"{index}.png")
+    return [Picture(f"id{index}", str(path / f"{index}.png")) for index in range(13)]
+
+
+def engine(folder, sampling=None, **changes):
+    settings = {
+        "engine": "transformers", "model": {"path": str(folder)}, "prompt": "describe",
+        "sampling": sampling or Sampling(),
+        "max_new_tokens": LIMIT, "max_model_len": 128, "max_pixels": None, "chat_template_kwargs": {},
+        "remote_code": None, "replay": None, "dial": None, "shard_size": 10,
+    }  # fmt: skip
+    return transformers.Engine(CaptionJob(**{**settings, **changes}), [])
+
+
+def test_greedy_captions_are_those_of_generate(folder, pictures):
+    captions = engine(folder).caption(pictures)
+    processor = AutoProcessor.from_pretrained(folder)
+    model = LlavaForConditionalGeneration.from_pretrained(folder)
+    for picture, caption in zip(pictures, captions, strict=True):
+        inputs = processor(text="<bos> <image> describe", images=Image.open(picture.path), return_tensors="pt")
+        tokens = model.generate(**inputs, max_new_tokens=LIMIT, do_sample=False)[0, inputs["input_ids"].shape[1] :]
+        assert caption.text == processor.decode(tokens, skip_special_tokens=True)
+        ended = processor.tokenizer.eos_token_id in tokens.tolist()
+        assert caption.finish_reason == ("stop" if ended else "length")
+        assert caption.num_tokens == len(tokens) - ended
+        assert caption.error is None
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_captions_do_not_depend_on_the_batch(folder, pictures, temperature, monkeypatch):
+    made = engine(folder, Sampling(temperature=temperature, top_k=30, top_p=0.95, presence_penalty=0.5))
+    together = made.caption(pictures)
+    assert [made.caption([picture])[0] for picture in pictures] == together
+    monkeypatch.setattr(made, "_batch", 4)
+    assert made.caption(pictures[::-1]) == together[::-1]
+    other = engine(folder, Sampling(temperature=temperature, top_k=30, top_p=0.95, presence_penalty=0.5, seed=1))
+    assert (other.caption(pictures) == together) == (temperature == 0)
+
+
+def test_the_folders_own_sampling_defaults_do_not_enter(clip_folder, pictures, tmp_path):
+    shutil.copytree(clip_folder, tmp_path / "model")
+    config = tmp_path / "model" / "generation_config.json"
+    config.write_text(config.read_text().replace("{", '{"repetition_penalty": 5.0, "do_sample": true, "top_k": 3,', 1))
+    assert engine(tmp_path / "model").caption(pictures) == engine(clip_folder).caption(pictures)
+
+
+def test_limits_of_new_tokens_and_of_context(clip_folder, pictures):
+    prompt = 6  # <bos>, four image tokens, describe
+    free = engine(clip_folder, max_new_tokens=20).caption(pictures[:1])[0]
+    assert free.finish_reason == "length" and free.num_tokens == 20
+    short = engine(clip_folder, max_new_tokens=20, max_model_len=prompt + 7).caption(pictures[:1])[0]
+    assert short.text == " ".join(free.text.split()[:7]) and (short.num_tokens, short.finish_reason) == (7, "length")
+    none = engine(clip_folder, max_model_len=prompt).caption(pictures[:2])
+    assert [c.error for c in none] == ["prompt of 6 tokens fills max_model_len 6"] * 2
+
+
+def test_the_end_token_stops_and_is_not_counted(clip_folder, pictures):
+    captions = engine(clip_folder, Sampling(temperature=2.0), max_new_tokens=60).caption(pictures)
+    ends = [caption.finish_reason for caption in captions]
+    assert set(ends) == {"stop", "length"}
+    assert all((c.num_tokens == 60) == (c.finish_reason == "length") for c in captions)
+    assert all(len(c.text.split()) <= c.num_tokens for c in captions)
+
+
+def test_a_broken_picture_is_a_row(clip_folder, pictures, tmp_path):
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    broken = Picture("broken", str(tmp_path / "broken.png"))
+    found = engine(clip_folder).caption([pictures[0], broken, pictures[1]])
+    assert found[1].text is None and "unreadable image" in found[1].error
+    assert [found[0], found[2]] == engine(clip_folder).caption(pictures[:2])
+
+
+def test_too_little_memory_halves_the_batch_for_good(clip_folder, pictures, monkeypatch):
+    made, sizes = engine(clip_folder), []
+    expected, generate = made.caption(pictures), made._generate
+
+    def scarce(images, image_ids):
+        sizes.append(len(images))
+        if len(images) > 3:
+            raise torch.OutOfMemoryError
+        return generate(images, image_ids)
+
+    monkeypatch.setattr(made, "_generate", scarce)
+    assert made.caption(pictures) == expected
+    assert sizes == [13, 6, 3, 3, 3, 3, 1]
+    monkeypatch.setattr(made, "_generate", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError))
+    with pytest.raises(UserError, match=r"0.png: one image exceeds the GPU's memory; lower max_pixels"):
+        made.caption(pictures)
+
+
+def test_weights_that_do_not_fit_the_model(clip_folder, tmp_path):
+    shutil.copytree(clip_folder, tmp_path / "model")
+    weights = tmp_path / "model" / "model.safetensors"
+    tensors = load_file(weights)
+    name = next(key for key in tensors if key.endswith("linear_1.weight"))
+    save_file({key: tensor for key, tensor in tensors.items() if key != name}, weights, {"format": "pt"})
+    with pytest.raises(UserError, match=r"the checkpoint lacks 1 weights, such as .*linear_1.weight"):
+        engine(tmp_path / "model")
+    weights.rename(weights.with_name("pytorch_model.bin"))
+    with pytest.raises(UserError, match=r"holds no .safetensors file"):
+        engine(tmp_path / "model")
+
+
+def test_pictures_are_scaled_to_max_pixels_and_turned_upright(tmp_path):
+    image = Image.new("RGB", (400, 100))
+    exif = image.getexif()
+    exif[0x0112] = 6  # to be turned by 90 degrees
+    image.save(tmp_path / "turned.jpg", exif=exif)
+    assert read_rgb(tmp_path / "turned.jpg", None).size == (100, 400)
+    assert read_rgb(tmp_path / "turned.jpg", 10_000).size == (50, 200)
+    Image.new("LA", (5, 5)).save(tmp_path / "gray.png")
+    assert read_rgb(tmp_path / "gray.png", 25).mode == "RGB"
+
+
+def test_weights_are_known_by_content_not_by_time(clip_folder, tmp_path):
+    shutil.copytree(clip_folder, tmp_path / "model", copy_function=shutil.copyfile)
+    assert weights_fingerprint(tmp_path / "model") == weights_fingerprint(clip_folder)
+    weights = tmp_path / "model" / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    assert weights_fingerprint(tmp_path / "model") != weights_fingerprint(clip_folder)
+
+
+@pytest.mark.parametrize(
+    "sampling", [Sampling(temperature=1.0), Sampling(temperature=0.6, top_k=5), Sampling(temperature=1.3, top_p=0.8)]
+)
+def test_noise_draws_from_the_softmax(sampling):
+    """Frequencies of 4,000 rows of their own seeds against the probabilities, chi-square."""
+    scores, rows = torch.randn(12, generator=torch.Generator().manual_seed(0)) * 1.5, 4000
+    ids = [f"image{n}" for n in range(rows)]
+    tokens = processors(sampling, ids, 0)(torch.zeros(rows, 0, dtype=torch.long), scores.expand(rows, -1)).argmax(1)
+    kept = (scores / sampling.temperature).softmax(0)
+    order = kept.argsort(descending=True)
+    count = sampling.top_k or int((kept[order].cumsum(0) - kept[order] < sampling.top_p).sum())
+    allowed = order[:count]
+    expected = kept[allowed] / kept[allowed].sum() * rows
+    observed = torch.bincount(tokens, minlength=12)
+    assert observed[allowed].sum() == rows  # nothing outside the top
+    assert stats.chisquare(observed[allowed].double(), expected.double() * rows / expected.double().sum()).pvalue > 1e-3
+
+
+def test_each_row_has_its_own_stream_that_goes_on():
+    scores = torch.zeros(2, 50)
+    both = RowNoise([3, 4])
+    alone = RowNoise([4])
+    first, second = both(None, scores), both(None, scores)
+    assert torch.equal(first[1], alone(None, scores[:1])[0]) and torch.equal(second[1], alone(None, scores[:1])[0])
+    assert not torch.equal(first[1], second[1]) and not torch.equal(first[0], first[1])
+    assert caption_seed(0, "a") != caption_seed(1, "a") != caption_seed(1, "b")
+
+
+def test_presence_penalty_counts_the_answer_alone_and_once():
+    scores = torch.ones(2, 6)
+    ids = torch.tensor([[0, 1, 3, 3], [0, 1, 4, 5]])  # two tokens of prompt
+    expected = torch.tensor([[1, 1, 1, 0.5, 1, 1], [1, 1, 1, 1, 0.5, 0.5]])
+    assert torch.equal(PresencePenalty(0.5, 2)(ids, scores), expected)
