@@ -55,7 +55,7 @@ def _row(picture: Picture, caption: Caption) -> dict[str, Any]:
 
 
 def count_rows(table: pa.Table) -> dict[str, int]:
-    """Counts of a table `captions` for a run record: images, errors (with the empty ones), captions cut at the limit."""
+    """Counts of a table `captions` for a run record: images, errors (empty ones too), captions cut at the limit."""
     errors = table["error"].to_pylist()
     return {
         "num_images": table.num_rows,
