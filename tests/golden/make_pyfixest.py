@@ -2,8 +2,8 @@
 
     python tests/golden/make_pyfixest.py
 
-Writes tests/golden/pyfixest.json. Needs pyfixest 0.60.0 and wildboottest 0.3.2 in an environment of their own. No code of
-this project is used. Small-sample factors are switched off (pyfixest multiplies HC3 by n / (n - k) by default).
+Writes tests/golden/pyfixest.json. Needs pyfixest 0.60.0 and wildboottest 0.3.2 in an environment of their own. No
+code of this project is used. Small-sample factors are switched off (pyfixest multiplies HC3 by n / (n - k) by default).
 The wild bootstrap is the one that pyfixest has with all 2^10 sign vectors: each captioner a cluster of its own, null
 imposed, studentised without leverage correction.
 """

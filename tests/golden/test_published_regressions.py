@@ -37,9 +37,8 @@ def sweep(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     folder = tmp_path_factory.mktemp("published")
     tables = root / "resources" / "published"
     paths = {name: folder / f"{name}.csv" for name in ("captioners", "capeval", "scores")}
-    tabulate([
-        "--spec", f'{{"tables": "{tables}"}}', *(word for name, path in paths.items() for word in (f"--{name}", str(path)))
-    ])
+    words = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
+    tabulate(["--spec", f'{{"tables": "{tables}"}}', *words])
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)  # paths in a config are relative to the checkout
         job = plan.analysis_job(load_config("resources/sweeps/published.yaml"))
@@ -47,9 +46,8 @@ def sweep(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     aggregates = read_table(tables / "table4_aggregates.csv", "aggregates")
     outcomes = read_outcomes(job, design.index, read_table(paths["scores"], "scores"), aggregates)
     regression, models = regression_tables(job, design, outcomes)
-    return Sweep(
-        design, outcomes, regression, models, influence_table(design, outcomes), sensitivity_table(job, design, outcomes)
-    )
+    influence, sensitivity = influence_table(design, outcomes), sensitivity_table(job, design, outcomes)
+    return Sweep(design, outcomes, regression, models, influence, sensitivity)
 
 
 def published_figures() -> list[tuple]:

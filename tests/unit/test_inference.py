@@ -11,10 +11,16 @@ import statsmodels.api as sm
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from workflow_scripts.analysis.influence import leave_out
 from workflow_scripts.analysis.inference import (
-    benjamini_hochberg, design_matrix, fit, holm, leverage, sign_vectors, wild_p_value,
+    benjamini_hochberg,
+    design_matrix,
+    fit,
+    holm,
+    leverage,
+    sign_vectors,
+    wild_p_value,
 )
+from workflow_scripts.analysis.influence import leave_out
 from workflow_scripts.errors import UserError
 
 

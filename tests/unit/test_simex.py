@@ -46,6 +46,17 @@ def test_it_undoes_most_of_the_bias():
     assert abs(np.mean(corrected) - 0.5) < 0.4 * abs(np.mean(naive) - 0.5)
 
 
+def test_standard_error_is_the_spread_of_the_estimate():
+    """Over data sets of ten captioners with real measurement error; the jackknife errs on the large side."""
+    estimates, errors = [], []
+    for seed in range(150):
+        y, x, _ = sample(10, 1.5, seed)
+        corrected = simex(y, x, np.full((10, 2), 1.5), 40, seed, 0.95)
+        estimates.append(corrected.estimate["P"])
+        errors.append(corrected.std_error["P"])
+    assert 0.85 < np.median(errors) / np.std(estimates) < 1.6
+
+
 def test_the_same_seed_gives_the_same_numbers():
     y, x, _ = sample(10, 1.0, 3)
     errors = np.full((10, 2), 1.0)

@@ -1,6 +1,7 @@
 """The figures of a sweep. Colour and marker stand for the family; each figure states n, the interval and its method."""
 
 import textwrap
+from math import ceil
 
 import matplotlib
 import numpy as np
@@ -10,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy import stats
 
-from workflow_scripts.analysis.influence import cooks_distance
 from workflow_scripts.analysis.inference import design_matrix
+from workflow_scripts.analysis.influence import cooks_distance
 from workflow_scripts.analysis.labels import label_points
 from workflow_scripts.analysis.outcomes import Outcome
 
@@ -44,21 +45,27 @@ def coverage_precision(design: pd.DataFrame, confidence: float) -> Figure:
     _points(ax, design, design.C, design.P, z * design.C_se, z * design.P_se)
     ax.set(xlabel="Coverage C (%)", ylabel="Precision P (%)")
     ax.margins(0.12)
-    _family_legend(ax, design, loc="lower right")
+    _legend(figure, _family_handles(design))
     known = int(design[["C_se", "P_se"]].notna().all(axis=1).sum())
-    bars = (
+    stated = (
         f"Bars: {confidence:.0%} intervals, bootstrap over images ({known} of {len(design)} captioners have them)."
         if known
         else "No intervals: the source has none."
     )
     r = np.corrcoef(design.C, design.P)[0, 1]
-    _caption(figure, f"{_size(design)} {bars} Correlation of C and P: {r:.2f}.")
+    _caption(figure, f"{_size(design)} {stated} Correlation of C and P: {r:.2f}.")
     _settle(figure)
-    label_points(ax, design.C.to_numpy(), design.P.to_numpy(), list(design.label), np.empty((0, 2)))
+    steps = z * np.array([-1.0, -0.5, 0.5, 1.0])
+    bars = [(design.C + step * design.C_se, design.P) for step in steps]
+    bars += [(design.C, design.P + step * design.P_se) for step in steps]
+    avoid = np.concatenate([np.column_stack(bar) for bar in bars])
+    label_points(ax, design.C.to_numpy(), design.P.to_numpy(), list(design.label), avoid[~np.isnan(avoid).any(axis=1)])
     return figure
 
 
-def partial_regression(design: pd.DataFrame, outcomes: list[Outcome], regression: pd.DataFrame, confidence: float) -> Figure:
+def partial_regression(
+    design: pd.DataFrame, outcomes: list[Outcome], regression: pd.DataFrame, confidence: float
+) -> Figure:
     """Each outcome against C given P and against P given C: a row an outcome, slope and band of spec `robust`.
 
     With one outcome every captioner is named, with more the three of largest Cook's distance a row.
@@ -82,8 +89,7 @@ def partial_regression(design: pd.DataFrame, outcomes: list[Outcome], regression
             ax.margins(0.1, 0.14)
             avoid = np.concatenate([np.column_stack([x_rest, y_rest]), line])
             to_label.append((ax, x_rest[named], y_rest[named], [design.label.iloc[i] for i in named], avoid))
-    handles = _family_handles(design)
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(5, len(handles)), fontsize=8)
+    _legend(figure, _family_handles(design))
     names = "" if single else " Named: the three captioners of largest Cook's distance."
     _caption(
         figure,
@@ -117,18 +123,20 @@ def coefficients(regression: pd.DataFrame, outcomes: list[Outcome], confidence: 
         ax.set(title=title, xlim=(low, high), xlabel="score points per point", ylim=(len(names) - 0.5, -0.5))
         ax.grid(False, axis="y")
     axes[0].set_yticks(range(len(names)), names)
+    styles = [_spec_style(k, len(specs)) for k in range(len(specs))]
     handles = [
         Line2D([], [], color=color, marker=marker, markerfacecolor=fill, markersize=5, linewidth=1.2, label=spec)
-        for spec, (color, marker, fill) in zip(specs, (_spec_style(k, len(specs)) for k in range(len(specs))), strict=True)
+        for spec, (color, marker, fill) in zip(specs, styles, strict=True)
     ]
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(5, len(handles)), fontsize=8)
+    _legend(figure, handles)
     sizes = ", ".join(
         f"{spec} {int(n)}" for spec, n in table.groupby("spec", sort=False).n_obs.first().items()
     )
+    other = "jackknife for `simex`, HC3 for the others" if "simex" in specs else "HC3 for the others"
     _caption(
         figure,
-        f"n captioners: {sizes}. Bars: {confidence:.0%} intervals with t(n - 3), classical for `published`, HC3 for the "
-        "others. Arrows: the interval goes on beyond the axis.",
+        f"n captioners: {sizes}. Bars: {confidence:.0%} intervals with t(n - 3), classical for `published`, {other}. "
+        "Arrows: the interval goes on beyond the axis.",
     )
     return figure
 
@@ -164,14 +172,13 @@ def leave_one_out(
         ax.grid(False, axis="y")
         ax.set(title=TERM_NAMES[term], xlabel="score points per point", ylim=(len(names) - 0.5, -0.5))
     axes[0].set_yticks(range(len(names)), names)
-    handles = _family_handles(design)
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(5, len(handles)), fontsize=8)
+    _legend(figure, _family_handles(design))
     undefined = int(influence.estimate[influence.outcome.isin(names) & influence.term.isin(["C", "P"])].isna().sum())
     missing = f" {undefined} estimates are not defined (C and P of the rest lie on one line)." if undefined else ""
     _caption(
         figure,
-        f"{_size(design)} Per outcome, from above: estimate with {_method(confidence, len(design))}; estimates without one "
-        f"captioner (small marks, its family's marker); without one family (large marks).{missing}",
+        f"{_size(design)} Per outcome, from above: estimate with {_method(confidence, len(design))}; estimates without "
+        f"one captioner (small marks, its family's marker); without one family (large marks).{missing}",
     )
     return figure
 
@@ -212,8 +219,9 @@ def _family_handles(design: pd.DataFrame) -> list[Line2D]:
     ]
 
 
-def _family_legend(ax: Axes, design: pd.DataFrame, loc: str) -> None:
-    ax.legend(handles=_family_handles(design), loc=loc, fontsize=8)
+def _legend(figure: Figure, handles: list[Line2D]) -> None:
+    rows = ceil(len(handles) / 6)
+    figure.legend(handles=handles, loc="outside upper center", ncols=ceil(len(handles) / rows), fontsize=8)
 
 
 def _spec_style(k: int, number: int) -> tuple[str, str, str]:

@@ -14,7 +14,7 @@ from workflow_scripts.errors import UserError
 Vcov = Literal["classical", "HC3"]
 TERMS = {"intercept": (1.0, 0.0, 0.0), "C": (0.0, 1.0, 0.0), "P": (0.0, 0.0, 1.0), "C-P": (0.0, 1.0, -1.0)}
 TESTED = ("C", "P", "C-P")
-_FULL_LEVERAGE = 1 - 1e-9
+FULL_LEVERAGE = 1 - 1e-9
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def fit(y: np.ndarray, x: np.ndarray, vcov: Vcov, confidence: float) -> Fit:
     """OLS of y (n,) on x (n, 3) with t(n - 3) inference; HC3 as in MacKinnon and White (1985)."""
     classical = OLS(y, x).fit()
     fitted = classical if vcov == "classical" else classical.get_robustcov_results("HC3", use_t=True)
-    undefined = constant(y) or (vcov == "HC3" and leverage(x).max() > _FULL_LEVERAGE)
+    undefined = constant(y) or (vcov == "HC3" and leverage(x).max() > FULL_LEVERAGE)
     f = None if undefined else fitted.f_test(np.eye(3)[1:])
     nothing = float("nan")
     return Fit(
@@ -95,7 +95,7 @@ def leverage(x: np.ndarray) -> np.ndarray:
 
 
 def sign_vectors(n: int, draws: int, seed: int) -> np.ndarray:
-    """Rademacher weights (number, n): all 2^n sign vectors where those are at most `draws`, else that many at random."""
+    """Rademacher weights (number, n): all 2^n sign vectors if those are at most `draws`, else that many drawn."""
     if 2**n <= draws:
         return np.array(list(product((1.0, -1.0), repeat=n)))
     return np.random.default_rng(seed).choice((1.0, -1.0), size=(draws, n))
@@ -110,7 +110,7 @@ def wild_p_value(y: np.ndarray, x: np.ndarray, term: str, signs: np.ndarray) -> 
     with random ones the observed t counts as one more draw. Missing where HC3 or the outcome leaves t undefined.
     """
     hat = leverage(x)
-    if constant(y) or hat.max() > _FULL_LEVERAGE:
+    if constant(y) or hat.max() > FULL_LEVERAGE:
         return float("nan")
     inverse = np.linalg.inv(x.T @ x)
     contrast = np.array(TERMS[term])

@@ -1,20 +1,20 @@
 """Names beside the points of a scatter plot, without overlaps."""
 
-from itertools import product
-from math import cos, pi, sin
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 
 _ANGLES = [0, 180, 90, 270, 45, 135, 225, 315, 22.5, 157.5, 202.5, 337.5, 67.5, 112.5, 247.5, 292.5]
-_DISTANCES = (6.0, 11.0, 18.0, 27.0, 38.0)  # points
+_DISTANCES = [6.0, 11.0, 18.0, 27.0, 38.0]  # points
 _LEADER_FROM = 10.0  # a label farther than this is tied to its point by a line
+_DISTANCE_OF_PLACE = np.repeat(_DISTANCES, len(_ANGLES))
+_DIRECTION_OF_PLACE = np.deg2rad(np.tile(_ANGLES, len(_DISTANCES)))
+_PLACES = _DISTANCE_OF_PLACE[:, None] * np.column_stack([np.cos(_DIRECTION_OF_PLACE), np.sin(_DIRECTION_OF_PLACE)])
 
-Box = tuple[float, float, float, float]
 
-
-def label_points(ax: Axes, x: np.ndarray, y: np.ndarray, names: list[str], avoid: np.ndarray, size: float = 7.0) -> None:
+def label_points(
+    ax: Axes, x: np.ndarray, y: np.ndarray, names: list[str], avoid: np.ndarray, size: float = 7.0
+) -> None:
     """Write each name at the nearest free place around its point, when the layout of the figure is settled.
 
     x, y (n,) and avoid (m, 2), further places to keep free (other points, a line), are in data units. Places are tried
@@ -23,22 +23,19 @@ def label_points(ax: Axes, x: np.ndarray, y: np.ndarray, names: list[str], avoid
     """
     unit = ax.figure.dpi / 72
     centres = ax.transData.transform(np.column_stack([x, y]))
-    inside = ax.get_window_extent().bounds
-    frame = (inside[0], inside[1], inside[0] + inside[2], inside[1] + inside[3])
-    r = 4 * unit
-    points = [(cx - r, cy - r, cx + r, cy + r) for cx, cy in [*centres, *ax.transData.transform(avoid)]]
+    frame = ax.get_window_extent().extents
+    marks = np.concatenate([centres, ax.transData.transform(avoid)])
+    taken = np.concatenate([marks - 4 * unit, marks + 4 * unit], axis=1)
     crowding = [sum(np.hypot(*(other - centre)) < 40 * unit for other in centres) for centre in centres]
-    taken: list[Box] = []
     for i in sorted(range(len(names)), key=lambda i: -crowding[i]):
         width, height = _text_size(ax, names[i], size)
-        options = []
-        for distance, angle in product(_DISTANCES, _ANGLES):
-            dx, dy = distance * unit * cos(angle * pi / 180), distance * unit * sin(angle * pi / 180)
-            box = _box(centres[i], dx, dy, width, height)
-            cost = sum(_shared(box, other) for other in taken + points) + 3 * _outside(box, frame)
-            options.append((cost + 0.02 * distance * width, distance, dx, dy, box))
-        _, distance, dx, dy, box = min(options, key=lambda option: option[0])
-        taken.append(box)
+        offsets = _PLACES * unit
+        boxes = np.array([_box(centres[i], dx, dy, width, height) for dx, dy in offsets])
+        outside = width * height - _shared(boxes, frame[None])[:, 0]
+        cost = _shared(boxes, taken).sum(axis=1) + 3 * outside + 0.02 * width * _DISTANCE_OF_PLACE
+        best = int(np.argmin(cost))
+        (dx, dy), distance = offsets[best], _DISTANCE_OF_PLACE[best]
+        taken = np.concatenate([taken, boxes[best : best + 1]])
         line = {"arrowstyle": "-", "linewidth": 0.5, "color": "0.6", "shrinkA": 0, "shrinkB": 2}
         written = ax.annotate(
             names[i],
@@ -67,15 +64,13 @@ def _alignment(offset: float, negative: str, positive: str) -> str:
     return "center" if abs(offset) < 1 else (negative if offset < 0 else positive)
 
 
-def _box(centre: np.ndarray, dx: float, dy: float, width: float, height: float) -> Box:
+def _box(centre: np.ndarray, dx: float, dy: float, width: float, height: float) -> tuple[float, float, float, float]:
     left = centre[0] + dx - (width / 2 if abs(dx) < 1 else (width if dx < 0 else 0))
     low = centre[1] + dy - (height / 2 if abs(dy) < 1 else (height if dy < 0 else 0))
     return left, low, left + width, low + height
 
 
-def _shared(a: Box, b: Box) -> float:
-    return max(0.0, min(a[2], b[2]) - max(a[0], b[0])) * max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
-
-
-def _outside(box: Box, frame: Box) -> float:
-    return (box[2] - box[0]) * (box[3] - box[1]) - _shared(box, frame)
+def _shared(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Areas (n, m) that boxes a (n, 4) and b (m, 4), given as left, low, right, high, have in common."""
+    sides = np.minimum(a[:, None, 2:], b[None, :, 2:]) - np.maximum(a[:, None, :2], b[None, :, :2])
+    return np.prod(np.maximum(sides, 0), axis=2)

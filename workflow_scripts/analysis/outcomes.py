@@ -131,7 +131,10 @@ def constant(values: pd.Series | np.ndarray) -> bool:
     return bool(np.ptp(values) <= 1e-9 * max(1.0, float(np.max(np.abs(values)))))
 
 
-def _mean(name, kind, objective, pipeline, parts, table: pd.DataFrame) -> Outcome:
+def _mean(
+    name: str, kind: str, objective: str | None, pipeline: str | None, parts: tuple[tuple[str, str], ...],
+    table: pd.DataFrame,
+) -> Outcome:
     by_seed = sum(table[part] for part in parts) / len(parts)  # columns: seeds
     seeds = by_seed.shape[1]
     seed_sd = float(np.sqrt((by_seed.std(axis=1) ** 2).mean())) if seeds > 1 else None
@@ -157,7 +160,8 @@ def _score_table(job: AnalysisJob, captioners: pd.Index, scores: pd.DataFrame) -
     )
     missing = wanted.difference(found.index, sort=False)
     if len(missing):
-        raise UserError(f"scores.csv lacks {len(missing)} of {len(wanted)} scores:\n  {_listed(missing, chr(10) + '  ')}")
+        named = _listed(missing, "\n  ")
+        raise UserError(f"scores.csv lacks {len(missing)} of {len(wanted)} scores:\n  {named}")
     unused = len(scores) - len(wanted)
     if unused:
         log.info("%d scores of other captioners, pipelines, benchmarks or seeds are not in the regression", unused)

@@ -50,10 +50,10 @@ def main(argv: list[str] | None = None) -> None:
         "regression_sensitivity": (args.sensitivity, sensitivity_table(job, design, outcomes)),
     }
     told = summary(job, design, outcomes, regression)
-    write_json(args.summary, told)
     for name, (path, table) in tables.items():
         write_run_record(path, job.model_dump(mode="json"), rows=len(table))
         write_table(path, table, name)
+    write_json(args.summary, told)
     for line in told["lines"]:
         log.info("%s", line)
 

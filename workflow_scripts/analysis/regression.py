@@ -10,10 +10,18 @@ import numpy as np
 import pandas as pd
 
 from workflow_scripts.analysis.inference import (
-    TESTED, Fit, benjamini_hochberg, design_matrix, fit, holm, sign_vectors, wild_p_value,
+    FULL_LEVERAGE,
+    TESTED,
+    Fit,
+    benjamini_hochberg,
+    design_matrix,
+    fit,
+    holm,
+    leverage,
+    sign_vectors,
+    wild_p_value,
 )
 from workflow_scripts.analysis.influence import between_families, cooks_distance, leave_out, variance_inflation
-from workflow_scripts.analysis.inference import leverage
 from workflow_scripts.analysis.outcomes import Outcome, constant
 from workflow_scripts.analysis.sensitivity import variants
 from workflow_scripts.analysis.settings import AnalysisJob
@@ -30,9 +38,9 @@ def regression_tables(
     """The rows of regression.csv and of regression_models.csv.
 
     Holm's correction runs, for each specification and term, over the declared outcomes (the pipelines' aggregates and
-    the composites): "is coverage worth anything" is one question asked of each of them, "is precision" another. Benjamini
-    and Hochberg's runs, likewise, over the single benchmarks of all pipelines. The dissociation is a single planned
-    test and needs neither.
+    the composites): "is coverage worth anything" is one question asked of each of them, "is precision" another.
+    Benjamini and Hochberg's runs, likewise, over the single benchmarks of all pipelines. The dissociation is a single
+    planned test and needs neither.
     """
     for outcome in outcomes:
         if constant(outcome.values):
@@ -137,12 +145,15 @@ def _simex_rows(job: AnalysisJob, design: pd.DataFrame, outcomes: list[Outcome])
         log.info("spec simex is not computed: capeval.csv has no intervals for %s", ", ".join(without))
         return []
     x, rows = design_matrix(design), []
+    if leverage(x).max() > FULL_LEVERAGE:
+        log.info("spec simex is not computed: without one of the captioners C and P of the others lie on one line")
+        return []
     for outcome in outcomes:
         y = outcome.values[design.index]
         if outcome.kind == "benchmark" or constant(y):
             continue
         corrected = simex(y.to_numpy(), x, std_errors, job.simex_draws, job.seed, job.confidence)
-        rows.append(_labelled(corrected, design, outcome, y, "simex", "HC3"))
+        rows.append(_labelled(corrected, design, outcome, y, "simex", "jackknife"))
     return rows
 
 

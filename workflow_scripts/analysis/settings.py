@@ -90,7 +90,7 @@ class PublishedTables(_Settings):
 
 def published_pipelines(tables: Path) -> dict[str, PipelineScores]:
     """The pipelines of a folder of published tables, with the benchmarks of each, in the order of the table."""
-    with open(tables / "table4_benchmarks.csv", newline="", encoding="utf-8") as file:
+    with (tables / "table4_benchmarks.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     objectives = {row["pipeline"]: row["objective"] for row in rows}
     return {

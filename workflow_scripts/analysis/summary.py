@@ -1,11 +1,11 @@
 """What a person wants to know of a sweep: what drives U, what drives G, which captioner to choose."""
 
 import pandas as pd
+from scipy import stats
 
 from workflow_scripts.analysis.inference import design_matrix, fit, leverage
 from workflow_scripts.analysis.outcomes import Outcome, constant, objective_means
 from workflow_scripts.analysis.settings import RESERVED_SPECS, AnalysisJob
-from scipy import stats
 
 NAMES = {"C": "coverage", "P": "precision"}
 LETTERS = {"understanding": "U", "generation": "G"}
@@ -49,9 +49,11 @@ def recommend(design: pd.DataFrame, outcomes: list[Outcome], confidence: float) 
             "not_distinguishable": alike,
             "num_captioners": len(design),
             "table": [
-                {"captioner": n, "measured": float(y[n]), "predicted": float(predicted[n]), "predicted_low": float(low[n]),
-                 "predicted_high": float(high[n])}
-                for n in y.sort_values(ascending=False).index
+                {
+                    "captioner": name, "measured": float(y[name]), "predicted": float(predicted[name]),
+                    "predicted_low": float(low[name]), "predicted_high": float(high[name]),
+                }
+                for name in y.sort_values(ascending=False).index
             ],
         }
     return chosen
@@ -68,11 +70,11 @@ def _driver_line(job: AnalysisJob, objective: str, outcomes: list[Outcome], regr
         if found:
             where = "every pipeline" if len(found) == len(pipelines) else ", ".join(found) + " only"
             verdicts.append(f"{meaning} is distinguishable from zero in {where}{_fragility(term, found, rows)}")
-    verdict = "; ".join(verdicts) or "neither is distinguishable from zero"
+    verdict = "; ".join(verdicts) or "neither coverage nor precision is distinguishable from zero"
     n = int(robust.n_obs.iloc[0])
     return (
-        f"{LETTERS[objective]} ({objective}), points per point: {'; '.join(slopes)} "
-        f"[{job.confidence:.0%} intervals, HC3, n = {n}]. With Holm's correction {verdict}."
+        f"{LETTERS[objective]} ({objective}): {verdict} (Holm's correction, HC3, n = {n}). "
+        f"Score points per point [{job.confidence:.0%} intervals]: {'; '.join(slopes)}."
     )
 
 
@@ -80,11 +82,13 @@ def _fragility(term: str, pipelines: list[str], rows: pd.DataFrame) -> str:
     found = rows[(rows.term == term) & rows.outcome.isin(pipelines)]
     named = found[~found.spec.isin(RESERVED_SPECS) & ~((found.conf_low > 0) | (found.conf_high < 0))]
     robust = found[found.spec == "robust"]
-    warnings = [f"not in {r.outcome} under {r.spec}" for r in named.itertuples()]
+    warnings = [f"not in {r.outcome} with {r.spec}" for r in named.itertuples()]
     warnings += [
-        f"its sign in {r.outcome} changes without one family" for r in robust.itertuples() if r.lofo_min < 0 < r.lofo_max
+        f"its sign in {r.outcome} changes without one family"
+        for r in robust.itertuples()
+        if r.lofo_min < 0 < r.lofo_max
     ]
-    return f" (fragile: {'; '.join(warnings)})" if warnings else ""
+    return f", fragile: {', '.join(warnings)}" if warnings else ""
 
 
 def _choice_line(chosen: dict[str, dict], confidence: float) -> str:
