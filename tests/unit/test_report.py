@@ -1,0 +1,359 @@
+"""The report shows what the tables hold, hides nothing, and runs nothing that a caption says."""
+
+import dataclasses
+import html.parser
+import json
+import shutil
+
+import pandas as pd
+import pytest
+from report_sweep import CAPTIONERS, write_sweep
+
+from workflow_scripts.errors import UserError
+from workflow_scripts.records import read_table, write_table
+from workflow_scripts.report import write
+from workflow_scripts.report.cautions import warnings
+from workflow_scripts.report.curves import HEIGHT, WIDTH, loss_curves
+from workflow_scripts.report.examples import examples, spread
+from workflow_scripts.report.gather import gather
+from workflow_scripts.report.pictures import generated
+from workflow_scripts.report.provenance import provenance
+from workflow_scripts.report.sweep import read_sweep
+
+VOID = {"meta", "img", "br", "link", "input"}
+ATTACK = "<script>window.pwned = 1</script><img src=x onerror=alert(1)> \"'&amp; {{ 7 * 7 }}"
+
+
+class Page(html.parser.HTMLParser):
+    """Tags as (name, attributes, names of the ancestors' classes), all text, and tables as rows of cell texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags, self.text, self.tables, self._open = [], [], [], []
+        self.feed(text)
+        assert not self._open, f"not closed: {self._open}"
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        self.tags.append((tag, attributes, [a.get("class") or "" for _, a in self._open]))
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+        if tag in ("th", "td"):
+            self.tables[-1][-1].append("")
+        if tag not in VOID:
+            self._open.append((tag, attributes))
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs), []))
+
+    def handle_endtag(self, tag):
+        assert self._open[-1][0] == tag, f"</{tag}> closes {self._open[-1]}"
+        self._open.pop()
+
+    def handle_data(self, data):
+        self.text.append(data)
+        if any(tag in ("th", "td") for tag, _ in self._open):
+            self.tables[-1][-1][-1] += data
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """(settings, results folder) of a sweep without faults."""
+    results = tmp_path_factory.mktemp("sweep")
+    return write_sweep(results), results
+
+
+@pytest.fixture
+def copied(made, tmp_path):
+    """A copy of it to spoil."""
+    shutil.copytree(made[1], tmp_path / "sweep")
+    for record in (tmp_path / "sweep/capeval").rglob("verdicts.parquet.run.json"):
+        record.write_text(record.read_text().replace(str(made[1]), str(tmp_path / "sweep")))
+    return made[0], tmp_path / "sweep"
+
+
+def render(job, results) -> str:
+    sweep = read_sweep(job, results, None)
+    return write.render(gather(sweep, results / "figures") | {"code": "test"})
+
+
+def change(path, name, edit) -> None:
+    """Rewrite a table with `edit(frame)` applied."""
+    frame = read_table(path, name)
+    edit(frame)
+    write_table(path, frame, name)
+
+
+@pytest.fixture(scope="module")
+def page(made) -> Page:
+    return Page(render(*made))
+
+
+def test_page_needs_nothing_from_elsewhere(page):
+    for tag, attributes, _ in page.tags:
+        assert tag not in ("script", "link", "iframe", "object", "embed", "base", "form")
+        for key in ("src", "href", "srcset", "data", "poster"):
+            value = attributes.get(key)
+            assert value is None or value.startswith("#" if key == "href" else "data:"), (tag, value[:60])
+    policy = [a["content"] for tag, a, _ in page.tags if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy == ["default-src 'none'; img-src data:; style-src 'unsafe-inline'"]
+
+
+def test_page_is_accessible(page):
+    targets = {a["id"] for _, a, _ in page.tags if "id" in a}
+    for tag, attributes, ancestors in page.tags:
+        if tag == "img":
+            assert attributes["alt"]
+        if tag == "th":
+            assert attributes["scope"] in ("col", "row", "rowgroup")
+        if tag == "table":
+            assert any("scroll" in classes.split() for classes in ancestors), "a wide table must scroll in its own box"
+        if tag == "a":
+            assert attributes["href"][1:] in targets
+
+
+def test_key_table_equals_the_tables(made, page):
+    _, results = made
+    head, *rows = page.tables[0]
+    assert [row[0] for row in rows] and len(rows) == len(CAPTIONERS)
+    capeval = pd.read_csv(results / "capeval.csv").set_index("captioner")
+    scores = pd.read_csv(results / "scores.csv").groupby(["captioner", "pipeline"]).score.mean().unstack()
+    labels = {label: name for name, (label, *_) in CAPTIONERS.items()}
+    expected = {"Ccoverage": capeval.C, "Pprecision": capeval.P}
+    expected |= {("G" if p in ("sd3", "qwen-image") else "U") + p: scores[p] for p in scores}
+    assert set(head[2:]) == set(expected)
+    for row in rows:
+        for title, cell in zip(head[2:], row[2:], strict=True):
+            value = expected[title][labels[row[0]]]
+            assert cell.startswith(f"{value:.1f}")
+            if title == "Ccoverage":
+                low, high = capeval.loc[labels[row[0]], ["C_low", "C_high"]]
+                assert cell.endswith(f"[{low:.1f}, {high:.1f}]")
+    first = [float(row[4]) + float(row[5]) for row in rows]
+    assert first == sorted(first, reverse=True)
+
+
+def test_best_of_each_column_is_marked(made):
+    sweep = read_sweep(*made, None)
+    columns = gather(sweep, made[1] / "figures")["key"]["rows"]
+    for place in range(6):
+        cells = [row["cells"][place] for row in columns]
+        top = max(cell["value"] for cell in cells)
+        assert all(cell["best"] == (cell["value"] == top) for cell in cells)
+
+
+def test_regression_table_equals_regression_csv(made, page):
+    table = next(t for t in page.tables if t[0][:2] == ["Outcome", "Term"] and "p Holm" in t[0])
+    regression = pd.read_csv(made[1] / "regression.csv").set_index(["outcome", "spec", "term"])
+    robust = regression.loc[("sd3", "robust", "P")]
+    start = next(n for n, row in enumerate(table) if row[0].startswith("sd3"))
+    assert table[start + 1][0] == "precision P"
+    cells = [cell.replace("−", "-") for cell in table[start + 1]]
+    assert cells[1] == f"{robust.estimate:+.3f}"
+    assert cells[4] == f"[{robust.conf_low:+.3f}, {robust.conf_high:+.3f}]"
+    assert cells[6] == f"{robust.p_value_wild:.3f}"
+
+
+def test_only_intervals_without_zero_are_bold(made):
+    job, results = made
+    groups = gather(read_sweep(job, results, None), results / "figures")["estimates"]
+    cells = [term[kind] for group in groups for term in group["terms"] for kind in ("published", "robust")]
+    for cell in cells:
+        low, high = cell["bounds"]
+        assert cell["excludes_zero"] == (low * high > 0)
+
+
+def test_intervals_that_hold_zero_are_not_bold(copied):
+    job, results = copied
+    change(results / "regression.csv", "regression", lambda t: t.__setitem__("conf_low", -9.0))
+    change(results / "regression.csv", "regression", lambda t: t.__setitem__("conf_high", 9.0))
+    bold = [a for _, a, _ in Page(render(job, results)).tags if "excludes-zero" in (a.get("class") or "")]
+    assert not bold
+
+
+def test_caption_text_is_inert(copied):
+    job, results = copied
+    image = "B000.png"
+
+    def attack(frame):
+        frame.loc[frame.image_id == image, "caption"] = ATTACK
+
+    change(results / "capeval/exact/captions.parquet", "captions", attack)
+    change(results / "captioners.csv", "captioners", lambda t: t.__setitem__("label", t.label + ATTACK))
+    lines = (results / "world/capeval/checklist.jsonl").read_text().split("\n")
+    row = json.loads(lines[0])
+    row["image_checklist"][0]["Question"] = ATTACK
+    (results / "world/capeval/checklist.jsonl").write_text("\n".join([json.dumps(row), *lines[1:]]))
+    page = Page(render(job, results))
+    assert "".join(page.text).count(ATTACK) > len(CAPTIONERS) + 2
+    for tag, attributes, _ in page.tags:
+        assert tag != "script" and not any(key.startswith("on") for key in attributes)
+        assert tag != "img" or attributes["src"].startswith("data:")
+
+
+def test_long_captions_are_whole_behind_a_fold(copied):
+    job, results = copied
+    caption = " ".join(f"word{n}" for n in range(300))
+    change(results / "capeval/exact/captions.parquet", "captions", lambda t: t.__setitem__("caption", caption))
+    page = Page(render(job, results))
+    assert "".join(page.text).count(caption) == job.num_examples
+
+
+def test_clean_sweep_has_no_warnings(made, page):
+    assert warnings(read_sweep(*made, None)) == []
+    assert "No warnings" in "".join(page.text)
+
+
+FAULTS = {
+    "unjudged": ("capeval.csv", "capeval", "num_unjudged", 7, "Unjudged checklist items", "7 of"),
+    "unparsed": ("scores.csv", "scores", "num_unparsed", 24, "Answers that could not be read", "24 of 240 (10.0%)"),
+    "incomparable": ("scores.csv", "scores", "comparable", False, "Scores not comparable with published ones", "scored by blocks"),
+    "no interval": ("capeval.csv", "capeval", "C_low", None, "No intervals of C and P", "Exact"),
+    "chance unknown": ("scores.csv", "scores", "chance", None, "Chance level or number of questions unknown", "80 of 80"),
+    "error": ("captions/late/statistics.csv", "caption_statistics", "num_errors", 3, "Captions of the pool", "Late: 3 with an error"),
+    "cut": ("captions/late/statistics.csv", "caption_statistics", "num_cut", 5, "Captions of the pool", "5 cut at the token limit"),
+    "cut on capeval": ("capeval/late/captions.parquet", "captions", "finish_reason", "length", "Captions of CAPEval's images",
+                       "Late: 12 cut at the token limit, of 12"),
+    "no p-value": ("regression.csv", "regression", "p_value", None, "Slopes without robust inference", "sd3: P"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_is_told(copied, fault):
+    job, results = copied
+    path, table, column, value, title, text = FAULTS[fault]
+    change(results / path, table, lambda frame: frame.__setitem__(column, value))
+    found = {warning["title"]: warning["items"] for warning in warnings(read_sweep(job, results, None))}
+    assert list(found) == [title]
+    assert any(text in item for item in found[title])
+    assert title in "".join(Page(render(job, results)).text)
+
+
+def test_captions_left_out_of_training_are_told(copied):
+    job, results = copied
+    path = results / "understanding/clip-llama/seed-0/warm/model.json.run.json"
+    record = json.loads(path.read_text()) | {"num_captions_left_out": {"too_long": 4}, "num_cut_samples": 2}
+    path.write_text(json.dumps(record))
+    (warning,) = warnings(read_sweep(job, results, None))
+    assert warning["items"] == ["clip-llama, seed 0, Warm: 4 too long, 2 samples cut at the longest length"]
+
+
+@pytest.mark.parametrize(("right", "of", "chance"), [(63, 240, 25), (71, 240, 25), (80, 240, 25), (26, 48, 50), (32, 48, 50)])
+def test_chance_level_agrees_with_the_exact_binomial_test(made, right, of, chance):
+    from scipy.stats import binomtest
+
+    sweep = read_sweep(*made, None)
+    scores = sweep.scores.head(1).assign(score=100 * right / of, num_items=of, chance=float(chance))
+    titles = [w["title"] for w in warnings(dataclasses.replace(sweep, scores=scores))]
+    above = binomtest(right, of, chance / 100, alternative="greater").pvalue < 0.05
+    assert ("Models at chance level" in titles) != above
+
+
+def test_examples_show_the_verdicts_of_the_table(made):
+    job, results = made
+    shown = examples(read_sweep(job, results, None))
+    assert [example["name"] for example in shown] == ["B000.png", "B006.png"]
+    sweep = read_sweep(job, results, None)
+    for place, captioner in enumerate(sweep.captioners):
+        table = read_table(results / f"capeval/{captioner}/verdicts.parquet", "verdicts")
+        of_image = table[table.image_id == "B006.png"].sort_values("item_index").verdict
+        assert [item["verdicts"][place] for item in shown[1]["items"]] == list(of_image)
+        counts = of_image.value_counts().to_dict()
+        assert {k: n for k, n in shown[1]["captions"][place]["counts"].items() if n} == counts
+
+
+def test_missing_verdict_stops(copied):
+    job, results = copied
+    path = results / "capeval/brief/verdicts.parquet"
+    table = read_table(path, "verdicts")
+    write_table(path, table[(table.image_id != "B000.png") | (table.item_index != 2)], "verdicts")
+    with pytest.raises(UserError, match=r"brief/verdicts.parquet: no verdict on B000.png, items \[2\]"):
+        examples(read_sweep(job, results, None))
+
+
+def test_spread_is_even():
+    assert spread(list(range(300)), 4) == [0, 75, 150, 225]
+    assert spread(["a", "b"], 4) == ["a", "b"]
+    assert spread([], 4) == []
+
+
+def test_pictures_of_a_row_share_prompt_and_noise(copied):
+    job, results = copied
+    groups = generated(read_sweep(job, results, None))
+    assert [row["benchmark"] for row in groups[0]["rows"]] == ["attributes", "attributes", "counting"]
+    assert all(len(row["cells"]) == len(CAPTIONERS) for group in groups for row in group["rows"])
+    assert all(group["same_noise"] for group in groups)
+    path = results / "generation/sd3/seed-0/warm/counting/pictures.parquet"
+    change(path, "pictures", lambda t: t.__setitem__("noise_seed", t.noise_seed + 1))
+    groups = generated(read_sweep(job, results, None))
+    assert [group["same_noise"] for group in groups] == [False, True]
+    write_table(path, read_table(path, "pictures").iloc[1:], "pictures")
+    with pytest.raises(UserError, match="no picture of prompt 'p0' in .*warm/counting"):
+        generated(read_sweep(job, results, None))
+
+
+def test_curves_stay_in_their_box_and_tell_the_last_loss(made):
+    job, results = made
+    curves = loss_curves(read_sweep(job, results, None))
+    assert [row["label"] for row in curves["rows"]][0] == "Stage 1, shared"
+    for row in curves["rows"]:
+        for cell in filter(None, row["cells"]):
+            points = [tuple(map(float, point.split(","))) for line in cell["lines"] for point in line.split()]
+            assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in points)
+            assert points[0][1] < points[-1][1], "the loss falls, so the line goes down the page"
+    last = pd.read_csv(results / "generation/qwen-image/seed-0/late/training.csv").loss.iloc[-1]
+    late = next(row for row in curves["rows"] if row["label"] == "Late")
+    assert late["cells"][3]["last"] == pytest.approx(last)
+
+
+def test_provenance_is_of_this_sweep_alone(copied):
+    job, results = copied
+    other = results / "published"
+    other.mkdir()
+    record = json.loads((results / "regression.csv.run.json").read_text()) | {"code": "another sweep's"}
+    (other / "regression.csv.run.json").write_text(json.dumps(record))
+    told = provenance(read_sweep(job, results, None))
+    assert "another sweep's" not in dict(told["code"])
+    stages = {stage["name"]: stage for stage in told["stages"]}
+    assert stages["captions"]["jobs"] == 2 and stages["captions"]["wall"] == pytest.approx(9.2)
+    assert stages["captions"]["cpu"] == 9 and stages["regress"]["memory"] == 700.5 * 2**20
+    assert stages["regress"]["finished"] and stages["capeval"]["jobs"] is None
+
+
+def test_published_sweep_leaves_out_what_it_does_not_have(copied):
+    job, results = copied
+    for folder in ("captions", "world", "understanding", "generation", "pool", "logs"):
+        shutil.rmtree(results / folder)
+    shutil.rmtree(results / "capeval")
+    page = Page(render(job.model_copy(update={"published": True, "world": False}), results))
+    ids = {a["id"] for tag, a, _ in page.tags if tag == "section"}
+    assert ids == {"captioners", "warnings", "run", "scores", "regression", "sensitivity", "provenance"}
+    assert "this sweep takes its scores from published tables" in "".join(page.text)
+    assert "blocks world" not in "".join(page.text)
+
+
+def test_world_says_what_it_cannot_show(page):
+    assert "omission is a systematic bias, while random errors average out" in " ".join("".join(page.text).split())
+
+
+def test_missing_file_stops_and_names_it(copied):
+    job, results = copied
+    (results / "understanding/clip-llama/seed-0/late/training.csv").unlink()
+    with pytest.raises(UserError, match="clip-llama/seed-0/late/training.csv: no such file"):
+        render(job, results)
+
+
+def test_command_writes_page_and_record_and_repeats_itself(made, tmp_path):
+    job, results = made
+    out = results / "report.html"
+    arguments = ["--spec", job.model_dump_json(), "--results", str(results), "--figures", str(results / "figures")]
+    write.main([*arguments, "--out", str(out)])
+    first = out.read_bytes()
+    write.main([*arguments, "--out", str(out)])
+    assert out.read_bytes() == first
+    record = json.loads((results / "report.html.run.json").read_text())
+    assert record["num_bytes"] == len(first) < 5e6
+    for file in (out, results / "report.html.run.json"):
+        file.unlink()

@@ -1,0 +1,152 @@
+"""What a reader must know before believing a number: faults that were counted on the way."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+from scipy import stats
+
+from workflow_scripts.files import read_run_record
+from workflow_scripts.records import read_table
+from workflow_scripts.report.sweep import Sweep
+
+Data = dict[str, Any]
+CHANCE_LEVEL = 0.05  # one-sided level of the binomial test against chance
+
+
+def warnings(sweep: Sweep) -> list[Data]:
+    """Everything to warn of, as {title, meaning, items}; an empty list where there is nothing."""
+    found = [
+        _unjudged(sweep), _no_intervals(sweep), _unparsed(sweep), _not_comparable(sweep), _at_chance(sweep),
+        _unknown_chance(sweep), _constant(sweep),
+    ]
+    if not sweep.job.published:
+        found += [_caption_faults(sweep), _capeval_faults(sweep), _left_out_of_training(sweep)]
+    return [warning for warning in found if warning["items"]]
+
+
+def _unjudged(sweep: Sweep) -> Data:
+    items = []
+    for captioner, row in sweep.capeval.iterrows():
+        if row.num_unjudged > 0:
+            total = row[["num_yes", "num_no", "num_not_mentioned", "num_unjudged"]].sum()
+            items.append(f"{sweep.label(captioner)}: {_share(row.num_unjudged, total)}")
+    return _warning("Unjudged checklist items", "They are in neither C nor P.", items)
+
+
+def _no_intervals(sweep: Sweep) -> Data:
+    without = sweep.capeval.index[sweep.capeval[["C_low", "C_high", "P_low", "P_high"]].isna().any(axis=1)]
+    items = [", ".join(map(sweep.label, without))] if len(without) else []
+    meaning = "The regression takes C and P as exact, and their measurement error cannot be corrected for."
+    return _warning("No intervals of C and P", meaning, items)
+
+
+def _unparsed(sweep: Sweep) -> Data:
+    rows = sweep.scores[sweep.scores.num_unparsed > 0]
+    items = _by_benchmark(sweep, rows, lambda row: f"{_share(row.num_unparsed, row.num_items)}")
+    return _warning("Answers that could not be read", "They count as wrong.", items)
+
+
+def _not_comparable(sweep: Sweep) -> Data:
+    rows = sweep.scores[sweep.scores.comparable == False]  # noqa: E712 (null is not False)
+    items = [
+        f"{pipeline}, {benchmark}: scored by {harness}"
+        for pipeline, benchmark, harness in dict.fromkeys(
+            rows[["pipeline", "benchmark", "harness"]].itertuples(index=False, name=None)
+        )
+    ]
+    meaning = "Compare captioners within this sweep by them, not with published scores."
+    return _warning("Scores not comparable with published ones", meaning, items)
+
+
+def _at_chance(sweep: Sweep) -> Data:
+    """Scores that a guessing model reaches in at least 5 % of runs: normal approximation of the binomial."""
+    rows = sweep.scores.dropna(subset=["chance", "num_items"])
+    share = rows.chance / 100
+    reach = rows.chance + 100 * stats.norm.ppf(1 - CHANCE_LEVEL) * (share * (1 - share) / rows.num_items) ** 0.5
+    at_chance = rows[rows.score <= reach]
+    items = _by_benchmark(sweep, at_chance, lambda row: f"{row.score:.1f}, chance {row.chance:.1f}")
+    meaning = f"Not above guessing at the one-sided {CHANCE_LEVEL:.0%} level (binomial): such scores carry little but noise."
+    return _warning("Models at chance level", meaning, items)
+
+
+def _unknown_chance(sweep: Sweep) -> Data:
+    unknown = sweep.scores[["chance", "num_items"]].isna().any(axis=1)
+    items = [f"{int(unknown.sum())} of {len(unknown)} scores"] if unknown.any() else []
+    meaning = "Whether these models do better than guessing cannot be told."
+    return _warning("Chance level or number of questions unknown", meaning, items)
+
+
+def _constant(sweep: Sweep) -> Data:
+    rows = sweep.regression[(sweep.regression.spec == "robust") & sweep.regression.term.isin(["C", "P"])]
+    undefined = rows[rows.p_value.isna() & rows.outcome.isin(sweep.declared())]
+    items = [f"{row.outcome}: {row.term}" for row in undefined.itertuples()]
+    meaning = "The outcome is the same for all captioners, or one captioner alone decides a slope."
+    return _warning("Slopes without robust inference", meaning, items)
+
+
+def _caption_faults(sweep: Sweep) -> Data:
+    items = []
+    for captioner in sweep.captioners:
+        row = read_table(sweep.results / f"captions/{captioner}/statistics.csv", "caption_statistics").iloc[0]
+        items += _faults(sweep.label(captioner), row, row.num_images)
+    return _warning("Captions of the pool", "Errors and empty captions train nobody; captions cut at the token limit end "
+                    "in mid-sentence.", items)
+
+
+def _capeval_faults(sweep: Sweep) -> Data:
+    items = []
+    for captioner in sweep.captioners:
+        captions = read_table(sweep.capeval_file(captioner, "captions.parquet"), "captions")
+        counts = {
+            "num_errors": captions.error.notna().sum(), "num_empty": (captions.error == "empty").sum(),
+            "num_cut": (captions.finish_reason == "length").sum(),
+        }
+        items += _faults(sweep.label(captioner), counts, len(captions))
+    return _warning("Captions of CAPEval's images", "An empty caption mentions nothing, one with another error is unjudged, "
+                    "a cut one loses its end.", items)
+
+
+def _faults(label: str, counts: Any, total: int) -> list[str]:
+    named = {
+        "with an error": counts["num_errors"] - counts["num_empty"], "empty": counts["num_empty"],
+        "cut at the token limit": counts["num_cut"],
+    }
+    told = ", ".join(f"{number} {what}" for what, number in named.items() if number)
+    return [f"{label}: {told}, of {total}"] if told else []
+
+
+def _left_out_of_training(sweep: Sweep) -> Data:
+    """What the trainers counted: captions left out and samples cut, by their run records."""
+    items = []
+    for pipeline in sweep.pipelines():
+        for seed in sweep.job.analysis.seeds:
+            for captioner in sweep.captioners:
+                record = read_run_record(sweep.model_folder(pipeline, seed, captioner) / "model.json")
+                told = [f"{n} {why.replace('_', ' ')}" for why, n in record.get("num_captions_left_out", {}).items() if n]
+                if record.get("num_cut_samples"):
+                    told.append(f"{record['num_cut_samples']} samples cut at the longest length")
+                if told:
+                    items.append(f"{pipeline}, seed {seed}, {sweep.label(captioner)}: {', '.join(told)}")
+    meaning = "Captioners then differ in how much their models are trained on, not only in what."
+    return _warning("Captions left out of training or cut there", meaning, items)
+
+
+def _by_benchmark(sweep: Sweep, rows: pd.DataFrame, tell: Any) -> Iterable[str]:
+    """One line a pipeline and benchmark, with its captioners."""
+    items = []
+    for (pipeline, benchmark), group in rows.groupby(["pipeline", "benchmark"], sort=False):
+        seeds = len(sweep.job.analysis.seeds) > 1
+        told = [
+            f"{sweep.label(row.captioner)}" + f" (seed {row.seed})" * seeds + f" {tell(row)}" for row in group.itertuples()
+        ]
+        items.append(f"{pipeline}, {benchmark}: {'; '.join(told)}")
+    return items
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{int(part):,} of {int(whole):,} ({part / whole:.1%})" if whole > 0 else f"{int(part):,}"
+
+
+def _warning(title: str, meaning: str, items: Iterable[str]) -> Data:
+    return {"title": title, "meaning": meaning, "items": list(items)}
