@@ -1,6 +1,6 @@
 """A small sweep's results folder, made up but exact in shape, for the tests of the report.
 
-    python tests/unit/report_sweep.py FOLDER      makes one to look at, and prints the report's spec
+python tests/unit/report_sweep.py FOLDER      makes one to look at, and prints the report's spec
 """
 
 import json
@@ -21,18 +21,44 @@ from workflow_scripts.files import write_json, write_jsonl, write_run_record, wr
 from workflow_scripts.records import SCHEMAS, write_table
 from workflow_scripts.report.settings import ReportJob
 from workflow_scripts.spec import (
-    Dial, Generate, Judge, PoolSource, Sampling, SftStage, Source, T2iBenchmark, T2iTraining, VlmModel,
+    Dial,
+    Generate,
+    Judge,
+    PoolSource,
+    Sampling,
+    SftStage,
+    Source,
+    T2iBenchmark,
+    T2iTraining,
+    VlmModel,
 )
 
 CAPTIONERS = {
-    "exact": ("Exact", "dialled", 0.0, 0.0), "gaps": ("Gaps", "dialled", 0.35, 0.0), "errors": ("Errors", "dialled", 0.0, 0.3),
-    "late": ("Late", "LLaVA", 0.1, 0.1), "early": ("Early", "LLaVA", 0.5, 0.25), "brief": ("Brief", "LLaVA", 0.6, 0.05),
-    "warm": ("Warm", "LLaVA", 0.2, 0.4), "both": ("Both", "dialled", 0.4, 0.4),
+    "exact": ("Exact", "dialled", 0.0, 0.0),
+    "gaps": ("Gaps", "dialled", 0.35, 0.0),
+    "errors": ("Errors", "dialled", 0.0, 0.3),
+    "late": ("Late", "LLaVA", 0.1, 0.1),
+    "early": ("Early", "LLaVA", 0.5, 0.25),
+    "brief": ("Brief", "LLaVA", 0.6, 0.05),
+    "warm": ("Warm", "LLaVA", 0.2, 0.4),
+    "both": ("Both", "dialled", 0.4, 0.4),
 }
 BENCHMARKS = {"understanding": ["exist", "count", "color"], "generation": ["attributes", "counting"]}
-PIPELINES = {"clip-llama": "understanding", "siglip-qwen3": "understanding", "sd3": "generation", "qwen-image": "generation"}
+PIPELINES = {
+    "clip-llama": "understanding",
+    "siglip-qwen3": "understanding",
+    "sd3": "generation",
+    "qwen-image": "generation",
+}
 EMPTY_SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 10 10"><circle cx="5" cy="5" r="4"/></svg>'
-OPTIMISATION = {"learning_rate": 1e-3, "global_batch": 48, "per_device_batch": 48, "steps": 100, "devices": 1, "precision": "fp32"}
+OPTIMISATION = {
+    "learning_rate": 1e-3,
+    "global_batch": 48,
+    "per_device_batch": 48,
+    "steps": 100,
+    "devices": 1,
+    "precision": "fp32",
+}
 SOURCE = Source(path=Path("bases/model"))
 
 
@@ -42,11 +68,18 @@ def write_sweep(results: Path, images: int = 12, seeds: tuple[int, ...] = (0,)) 
         pipelines={name: PipelineScores(objective=o, benchmarks=BENCHMARKS[o]) for name, o in PIPELINES.items()},
         composites={"hallucination": {"benchmarks": ["exist"], "pipelines": ["clip-llama", "siglip-qwen3"]}},
         sensitivity={"only_llava_and_exact": {"without_captioners": ["gaps", "both"]}},
-        seeds=list(seeds), wild_draws=99, simex_draws=20,
+        seeds=list(seeds),
+        wild_draws=99,
+        simex_draws=20,
     )
     _Writer(results, images, seeds).write(analysis)
     return ReportJob(
-        sweep="made-up", world=True, analysis=analysis, num_examples=2, num_prompts=3, licences={"bases/model": "Apache-2.0"}
+        sweep="made-up",
+        world=True,
+        analysis=analysis,
+        num_examples=2,
+        num_prompts=3,
+        licences={"bases/model": "Apache-2.0"},
     )
 
 
@@ -65,21 +98,38 @@ class _Writer:
         self.write_world()
         capeval = [self.write_capeval(name) for name in CAPTIONERS]
         scores = [row for name in CAPTIONERS for row in self.write_models(name, capeval)]
-        captioners = [{"captioner": c, "family": family, "label": label} for c, (label, family, *_) in CAPTIONERS.items()]
+        captioners = [
+            {"captioner": c, "family": family, "label": label} for c, (label, family, *_) in CAPTIONERS.items()
+        ]
         for name, rows in (("capeval", capeval), ("scores", scores), ("captioners", captioners)):
             write_table(self.results / f"{name}.csv", rows, name)
         tables = [part for name in ("capeval", "scores", "captioners") for part in (f"--{name}", self._table(name))]
         for name in ("models", "influence", "sensitivity"):
             tables += [f"--{name}", self._table(f"regression_{name}")]
-        regress.main(["--spec", analysis.model_dump_json(), *tables, "--regression", self._table("regression"),
-                      "--summary", str(self.results / "summary.json")])
+        regress.main(
+            [
+                "--spec",
+                analysis.model_dump_json(),
+                *tables,
+                "--regression",
+                self._table("regression"),
+                "--summary",
+                str(self.results / "summary.json"),
+            ]
+        )
         for name in figure_names(analysis):
             write_text(self.results / f"figures/{name}.svg", EMPTY_SVG)
         pool = plan.PoolJob(sources={"world": PoolSource(path=Path("pool"), count=100)}, size=100, seed=0)
         self.note("pool/images.parquet", pool)
         tsv = "s\th:m:s\tmax_rss\tmax_vms\tmax_uss\tmax_pss\tio_in\tio_out\tmean_load\tcpu_time\n"
-        for path, seconds in (("regress", 5.5), ("understanding/clip-llama-0/exact", 81.25), ("captions/exact/00000", 9)):
-            write_text(self.results / f"logs/{path}.tsv", f"{tsv}{seconds}\t0:00:05\t700.5\t1\t1\t1\t0\t0\t90\t{seconds}\n")
+        for path, seconds in (
+            ("regress", 5.5),
+            ("understanding/clip-llama-0/exact", 81.25),
+            ("captions/exact/00000", 9),
+        ):
+            write_text(
+                self.results / f"logs/{path}.tsv", f"{tsv}{seconds}\t0:00:05\t700.5\t1\t1\t1\t0\t0\t90\t{seconds}\n"
+            )
         write_text(self.results / "logs/captions/exact/collect.tsv", f"{tsv}0.2\t0:00:00\t-\t-\t-\t-\t-\t-\t-\tNA\n")
 
     def _table(self, name: str) -> str:
@@ -108,38 +158,86 @@ class _Writer:
         captions, verdicts = [], []
         for name, scene in self.scenes.items():
             caption = say(dial(describe(scene), drop, falsify, random.Random(f"{captioner}:{name}")))
-            captions.append({"image_id": name, "caption": caption, "num_tokens": len(caption.split()), "num_attempts": 1,
-                             "finish_reason": "stop", "error": None})
+            captions.append(
+                {
+                    "image_id": name,
+                    "caption": caption,
+                    "num_tokens": len(caption.split()),
+                    "num_attempts": 1,
+                    "finish_reason": "stop",
+                    "error": None,
+                }
+            )
             items = [(d, item) for d in DIMENSIONS for item in checklist(scene)[f"{d}_checklist"]]
             verdicts += [
-                {"image_id": name, "item_index": n, "dimension": d, "tags": item["Tags"], "votes": 1, "judge": "exact",
-                 "verdict": judge_item(caption, item["Question"]), "reasoning": None}
+                {
+                    "image_id": name,
+                    "item_index": n,
+                    "dimension": d,
+                    "tags": item["Tags"],
+                    "votes": 1,
+                    "judge": "exact",
+                    "verdict": judge_item(caption, item["Question"]),
+                    "reasoning": None,
+                }
                 for n, (d, item) in enumerate(items)
             ]
         folder = f"capeval/{captioner}"
         write_table(self.results / folder / "captions.parquet", captions, "captions")
         write_table(self.results / folder / "verdicts.parquet", verdicts, "verdicts")
         captioning = plan.CaptionJob(
-            engine="exact", model=None, prompt="describe", sampling=Sampling(), max_new_tokens=24, max_model_len=64,
-            max_pixels=None, chat_template_kwargs={}, remote_code=None, replay=None, shard_size=None,
+            engine="exact",
+            model=None,
+            prompt="describe",
+            sampling=Sampling(),
+            max_new_tokens=24,
+            max_model_len=64,
+            max_pixels=None,
+            chat_template_kwargs={},
+            remote_code=None,
+            replay=None,
+            shard_size=None,
             dial=Dial(drop=drop, falsify=falsify),
         )
         self.note(f"{folder}/captions.parquet", captioning)
         self.note(f"{folder}/verdicts.parquet", plan.JudgeJob(judge=Judge(engine="exact"), data=Source(path=self.data)))
-        self.note(f"{folder}/scores.csv", plan.ScoreCaptionsJob(
-            captioner=captioner, data=Source(path=self.data), missing_verdict="unjudged", max_unjudged_share=0.01,
-            resamples=2000, confidence=0.95, seed=0,
-        ))
+        self.note(
+            f"{folder}/scores.csv",
+            plan.ScoreCaptionsJob(
+                captioner=captioner,
+                data=Source(path=self.data),
+                missing_verdict="unjudged",
+                max_unjudged_share=0.01,
+                resamples=2000,
+                confidence=0.95,
+                seed=0,
+            ),
+        )
         statistics = dict.fromkeys(SCHEMAS["caption_statistics"].names, 0) | {
-            "captioner": captioner, "num_images": 100, "num_usable": 100, "words_mean": 9.5, "distinct_words": 20,
+            "captioner": captioner,
+            "num_images": 100,
+            "num_usable": 100,
+            "words_mean": 9.5,
+            "distinct_words": 20,
         }
         write_table(self.results / f"captions/{captioner}/statistics.csv", [statistics], "caption_statistics")
         counts = pd.Series([row["verdict"] for row in verdicts]).value_counts()
         yes, no, unsaid = (int(counts.get(verdict, 0)) for verdict in ("yes", "no", "not_mentioned"))
         c, p = 100 * (yes + no) / (yes + no + unsaid), 100 * yes / (yes + no)
         return {
-            "captioner": captioner, "group_kind": "overall", "group": "all", "C": c, "C_low": c - 2.5, "C_high": c + 2.5, "P": p,
-            "P_low": p - 3, "P_high": p + 3, "num_yes": yes, "num_no": no, "num_not_mentioned": unsaid, "num_unjudged": 0,
+            "captioner": captioner,
+            "group_kind": "overall",
+            "group": "all",
+            "C": c,
+            "C_low": c - 2.5,
+            "C_high": c + 2.5,
+            "P": p,
+            "P_low": p - 3,
+            "P_high": p + 3,
+            "num_yes": yes,
+            "num_no": no,
+            "num_not_mentioned": unsaid,
+            "num_unjudged": 0,
         }
 
     def write_models(self, captioner: str, capeval: list[dict]) -> list[dict]:
@@ -149,57 +247,114 @@ class _Writer:
         for number, (pipeline, objective) in enumerate(PIPELINES.items()):
             for seed in self.seeds:
                 folder = f"{objective}/{pipeline}/seed-{seed}"
-                for model in (["align", captioner] if objective == "understanding" else [captioner]):
+                for model in ["align", captioner] if objective == "understanding" else [captioner]:
                     self.write_curve(self.results / folder / model / "training.csv")
                 self.write_pipeline(f"{folder}/{captioner}", captioner, objective)
                 weights = (0.25, 0.2) if objective == "understanding" else (0.1, 0.5)
                 for place, benchmark in enumerate(BENCHMARKS[objective]):
                     noise = self.rng.uniform(-1, 1)
                     score = 30 + number + 3 * place + weights[0] * of["C"] + weights[1] * of["P"] + noise
-                    rows.append({
-                        "captioner": captioner, "family": CAPTIONERS[captioner][1], "pipeline": pipeline, "seed": seed,
-                        "objective": objective, "benchmark": benchmark, "metric": "accuracy", "raw": score / 100,
-                        "score": min(score, 100.0), "chance": [25.0, 12.5, 0.0][place], "num_items": 240, "num_unparsed": 0,
-                        "harness": "blocks", "comparable": True,
-                    })
+                    rows.append(
+                        {
+                            "captioner": captioner,
+                            "family": CAPTIONERS[captioner][1],
+                            "pipeline": pipeline,
+                            "seed": seed,
+                            "objective": objective,
+                            "benchmark": benchmark,
+                            "metric": "accuracy",
+                            "raw": score / 100,
+                            "score": min(score, 100.0),
+                            "chance": [25.0, 12.5, 0.0][place],
+                            "num_items": 240,
+                            "num_unparsed": 0,
+                            "harness": "blocks",
+                            "comparable": True,
+                        }
+                    )
         return rows
 
     def write_curve(self, path: Path) -> None:
         steps = range(1, 101)
-        write_table(path, [
-            {"step": s, "epoch": s / 50, "loss": 3 * 0.97**s + 0.3 + self.rng.uniform(0, 0.1), "learning_rate": 1e-3,
-             "grad_norm": None}
-            for s in steps
-        ], "training")
+        write_table(
+            path,
+            [
+                {
+                    "step": s,
+                    "epoch": s / 50,
+                    "loss": 3 * 0.97**s + 0.3 + self.rng.uniform(0, 0.1),
+                    "learning_rate": 1e-3,
+                    "grad_norm": None,
+                }
+                for s in steps
+            ],
+            "training",
+        )
 
     def write_pipeline(self, folder: str, captioner: str, objective: str) -> None:
         if objective == "understanding":
             model = VlmModel(base=SOURCE, image_size=32, chat_template="blocks")
-            stage = SftStage(data=SOURCE, train=["projector", "language"], caption_instruction="describe", **OPTIMISATION)
-            self.note(f"{folder}/model.json", plan.SftJob(model=model, stage=stage, seed=0),
-                      num_samples=150, num_captions_left_out={}, num_cut_samples=0)
+            stage = SftStage(
+                data=SOURCE, train=["projector", "language"], caption_instruction="describe", **OPTIMISATION
+            )
+            self.note(
+                f"{folder}/model.json",
+                plan.SftJob(model=model, stage=stage, seed=0),
+                num_samples=150,
+                num_captions_left_out={},
+                num_cut_samples=0,
+            )
             return
         shared = {"family": "sd3", "model": SOURCE, "resolution": 32, "max_text_tokens": 24}
-        self.note(f"{folder}/model.json", plan.FinetuneJob(
-            **shared, num_images=100, training=T2iTraining(**OPTIMISATION), seed=0
-        ))
+        self.note(
+            f"{folder}/model.json",
+            plan.FinetuneJob(**shared, num_images=100, training=T2iTraining(**OPTIMISATION), seed=0),
+        )
         for benchmark in BENCHMARKS["generation"]:
             made = self.results / folder / benchmark
             prompts = [f"{'large red circle' if n % 2 else 'small blue ring'} {n}" for n in range(6)]
             for n in range(6):
                 self.save(render(sample_scene(self.rng), self.rng), made / f"pictures/{n}.png")
-            write_table(made / "pictures.parquet", [
-                {"benchmark": benchmark, "prompt_id": f"p{n}", "index": 0, "prompt": prompt, "path": f"pictures/{n}.png",
-                 "noise_seed": n} for n, prompt in enumerate(prompts)
-            ], "pictures")
-            write_table(made / "picture_scores.parquet", [
-                {"benchmark": benchmark, "prompt_id": f"p{n}", "index": 0, "category": "color", "score": n / 6, "reason": None}
-                for n in range(6)
-            ], "picture_scores")
-            self.note(f"{folder}/{benchmark}/pictures.parquet", plan.GenerateJob(
-                **shared, generate=Generate(steps=8, guidance=1), name=benchmark, benchmark=T2iBenchmark(path=Path("b")),
-                noise_seed=0,
-            ))
+            write_table(
+                made / "pictures.parquet",
+                [
+                    {
+                        "benchmark": benchmark,
+                        "prompt_id": f"p{n}",
+                        "index": 0,
+                        "prompt": prompt,
+                        "path": f"pictures/{n}.png",
+                        "noise_seed": n,
+                    }
+                    for n, prompt in enumerate(prompts)
+                ],
+                "pictures",
+            )
+            write_table(
+                made / "picture_scores.parquet",
+                [
+                    {
+                        "benchmark": benchmark,
+                        "prompt_id": f"p{n}",
+                        "index": 0,
+                        "category": "color",
+                        "score": n / 6,
+                        "reason": None,
+                    }
+                    for n in range(6)
+                ],
+                "picture_scores",
+            )
+            self.note(
+                f"{folder}/{benchmark}/pictures.parquet",
+                plan.GenerateJob(
+                    **shared,
+                    generate=Generate(steps=8, guidance=1),
+                    name=benchmark,
+                    benchmark=T2iBenchmark(path=Path("b")),
+                    noise_seed=0,
+                ),
+            )
 
 
 if __name__ == "__main__":

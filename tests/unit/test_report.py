@@ -209,13 +209,47 @@ def test_clean_sweep_has_no_warnings(made, page):
 FAULTS = {
     "unjudged": ("capeval.csv", "capeval", "num_unjudged", 7, "Unjudged checklist items", "7 of"),
     "unparsed": ("scores.csv", "scores", "num_unparsed", 24, "Answers that could not be read", "24 of 240 (10.0%)"),
-    "incomparable": ("scores.csv", "scores", "comparable", False, "Scores not comparable with published ones", "scored by blocks"),
+    "incomparable": (
+        "scores.csv",
+        "scores",
+        "comparable",
+        False,
+        "Scores not comparable with published ones",
+        "scored by blocks",
+    ),
     "no interval": ("capeval.csv", "capeval", "C_low", None, "No intervals of C and P", "Exact"),
-    "chance unknown": ("scores.csv", "scores", "chance", None, "Chance level or number of questions unknown", "80 of 80"),
-    "error": ("captions/late/statistics.csv", "caption_statistics", "num_errors", 3, "Captions of the pool", "Late: 3 with an error"),
-    "cut": ("captions/late/statistics.csv", "caption_statistics", "num_cut", 5, "Captions of the pool", "5 cut at the token limit"),
-    "cut on capeval": ("capeval/late/captions.parquet", "captions", "finish_reason", "length", "Captions of CAPEval's images",
-                       "Late: 12 cut at the token limit, of 12"),
+    "chance unknown": (
+        "scores.csv",
+        "scores",
+        "chance",
+        None,
+        "Chance level or number of questions unknown",
+        "80 of 80",
+    ),
+    "error": (
+        "captions/late/statistics.csv",
+        "caption_statistics",
+        "num_errors",
+        3,
+        "Captions of the pool",
+        "Late: 3 with an error",
+    ),
+    "cut": (
+        "captions/late/statistics.csv",
+        "caption_statistics",
+        "num_cut",
+        5,
+        "Captions of the pool",
+        "5 cut at the token limit",
+    ),
+    "cut on capeval": (
+        "capeval/late/captions.parquet",
+        "captions",
+        "finish_reason",
+        "length",
+        "Captions of CAPEval's images",
+        "Late: 12 cut at the token limit, of 12",
+    ),
     "no p-value": ("regression.csv", "regression", "p_value", None, "Slopes without robust inference", "sd3: P"),
 }
 
@@ -228,7 +262,21 @@ def test_every_fault_is_told(copied, fault):
     found = {warning["title"]: warning["items"] for warning in warnings(read_sweep(job, results, None))}
     assert list(found) == [title]
     assert any(text in item for item in found[title])
-    assert title in "".join(Page(render(job, results)).text)
+
+
+def test_page_shows_warnings(copied):
+    job, results = copied
+    for fault in ("unjudged", "unparsed", "incomparable"):
+        path, table, column, value, _, _ = FAULTS[fault]
+        change(results / path, table, lambda frame, column=column, value=value: frame.__setitem__(column, value))
+    page = Page(render(job, results))
+    text = "".join(page.text)
+    assert "3 kinds of warnings" in text and "No warnings" not in text
+    for fault in ("unjudged", "unparsed", "incomparable"):
+        title, told = FAULTS[fault][4:]
+        assert title in text and told in text
+    badges = [attributes for _, attributes, _ in page.tags if attributes.get("class") == "badge"]
+    assert len(badges) == 2 * 3 + 2 * 2, "one at every benchmark's column"
 
 
 def test_captions_left_out_of_training_are_told(copied):
@@ -238,9 +286,17 @@ def test_captions_left_out_of_training_are_told(copied):
     path.write_text(json.dumps(record))
     (warning,) = warnings(read_sweep(job, results, None))
     assert warning["items"] == ["clip-llama, seed 0, Warm: 4 too long, 2 samples cut at the longest length"]
+    path.write_text(json.dumps(record | {"num_captions_left_out": {}, "num_cut_samples": 0}))
+    path = results / "generation/sd3/seed-0/late/model.json.run.json"
+    cut = {"clip": {"limit": 77, "num_cut": 90}, "t5": {"limit": 512, "num_cut": 0}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_unusable_captions": 1, "captions_cut": cut}))
+    (warning,) = warnings(read_sweep(job, results, None))
+    assert warning["items"] == ["sd3, seed 0, Late: 1 unusable, clip cuts 90 at 77 tokens"]
 
 
-@pytest.mark.parametrize(("right", "of", "chance"), [(63, 240, 25), (71, 240, 25), (80, 240, 25), (26, 48, 50), (32, 48, 50)])
+@pytest.mark.parametrize(
+    ("right", "of", "chance"), [(63, 240, 25), (71, 240, 25), (80, 240, 25), (26, 48, 50), (32, 48, 50)]
+)
 def test_chance_level_agrees_with_the_exact_binomial_test(made, right, of, chance):
     from scipy.stats import binomtest
 
@@ -290,14 +346,14 @@ def test_pictures_of_a_row_share_prompt_and_noise(copied):
     groups = generated(read_sweep(job, results, None))
     assert [group["same_noise"] for group in groups] == [False, True]
     write_table(path, read_table(path, "pictures").iloc[1:], "pictures")
-    with pytest.raises(UserError, match="no picture of prompt 'p0' in .*warm/counting"):
+    with pytest.raises(UserError, match=r"no picture of prompt 'p0' in .*warm/counting"):
         generated(read_sweep(job, results, None))
 
 
 def test_curves_stay_in_their_box_and_tell_the_last_loss(made):
     job, results = made
     curves = loss_curves(read_sweep(job, results, None))
-    assert [row["label"] for row in curves["rows"]][0] == "Stage 1, shared"
+    assert curves["rows"][0]["label"] == "Stage 1, shared"
     for row in curves["rows"]:
         for cell in filter(None, row["cells"]):
             points = [tuple(map(float, point.split(","))) for line in cell["lines"] for point in line.split()]
@@ -341,7 +397,7 @@ def test_world_says_what_it_cannot_show(page):
 def test_missing_file_stops_and_names_it(copied):
     job, results = copied
     (results / "understanding/clip-llama/seed-0/late/training.csv").unlink()
-    with pytest.raises(UserError, match="clip-llama/seed-0/late/training.csv: no such file"):
+    with pytest.raises(UserError, match=r"clip-llama/seed-0/late/training\.csv: no such file"):
         render(job, results)
 
 

@@ -15,16 +15,36 @@ from workflow_scripts.report.text import bounds, count, duration, fixed, p_value
 NAN = float("nan")
 
 
-@pytest.mark.parametrize(("written", "expected"), [
-    (fixed(61.25), "61.2"), (fixed(-0.5), "−0.5"), (fixed(NAN), "–"), (fixed(None), "–"),
-    (signed(0.2153), "+0.215"), (signed(-0.0349), "−0.035"), (signed(NAN), "–"),
-    (bounds((-0.101, 0.531)), "[−0.101, +0.531]"), (bounds((59.1, 63.04), 1, False), "[59.1, 63.0]"),
-    (bounds((NAN, 1.0)), "–"), (bounds((None, None)), "–"),
-    (p_value(0.0261), "0.026"), (p_value(0.0009), "<0.001"), (p_value(NAN), "–"),
-    (count(14965), "14,965"), (count(NAN), "–"), (percent(0.9456, 0), "95 %"), (percent(0.012), "1.2 %"),
-    (duration(8.44), "8.4 s"), (duration(200), "3 min 20 s"), (duration(7510), "2 h 05 min"), (duration(NAN), "–"),
-    (size(734.5e6), "734.5 MB"), (size(96.2e9), "96.2 GB"), (size(NAN), "–"),
-])
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (fixed(61.25), "61.2"),
+        (fixed(-0.5), "−0.5"),
+        (fixed(NAN), "–"),
+        (fixed(None), "–"),
+        (signed(0.2153), "+0.215"),
+        (signed(-0.0349), "−0.035"),
+        (signed(NAN), "–"),
+        (bounds((-0.101, 0.531)), "[−0.101, +0.531]"),
+        (bounds((59.1, 63.04), 1, False), "[59.1, 63.0]"),
+        (bounds((NAN, 1.0)), "–"),
+        (bounds((None, None)), "–"),
+        (p_value(0.0261), "0.026"),
+        (p_value(0.0009), "<0.001"),
+        (p_value(NAN), "–"),
+        (count(14965), "14,965"),
+        (count(NAN), "–"),
+        (percent(0.9456, 0), "95 %"),
+        (percent(0.012), "1.2 %"),
+        (duration(8.44), "8.4 s"),
+        (duration(200), "3 min 20 s"),
+        (duration(7510), "2 h 05 min"),
+        (duration(NAN), "–"),
+        (size(734.5e6), "734.5 MB"),
+        (size(96.2e9), "96.2 GB"),
+        (size(NAN), "–"),
+    ],
+)
 def test_numbers(written, expected):
     assert written == expected
 

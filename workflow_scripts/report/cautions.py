@@ -17,8 +17,13 @@ CHANCE_LEVEL = 0.05  # one-sided level of the binomial test against chance
 def warnings(sweep: Sweep) -> list[Data]:
     """Everything to warn of, as {title, meaning, items}; an empty list where there is nothing."""
     found = [
-        _unjudged(sweep), _no_intervals(sweep), _unparsed(sweep), _not_comparable(sweep), _at_chance(sweep),
-        _unknown_chance(sweep), _constant(sweep),
+        _unjudged(sweep),
+        _no_intervals(sweep),
+        _unparsed(sweep),
+        _not_comparable(sweep),
+        _at_chance(sweep),
+        _unknown_chance(sweep),
+        _constant(sweep),
     ]
     if not sweep.job.published:
         found += [_caption_faults(sweep), _capeval_faults(sweep), _left_out_of_training(sweep)]
@@ -66,7 +71,9 @@ def _at_chance(sweep: Sweep) -> Data:
     reach = rows.chance + 100 * stats.norm.ppf(1 - CHANCE_LEVEL) * (share * (1 - share) / rows.num_items) ** 0.5
     at_chance = rows[rows.score <= reach]
     items = _by_benchmark(sweep, at_chance, lambda row: f"{row.score:.1f}, chance {row.chance:.1f}")
-    meaning = f"Not above guessing at the one-sided {CHANCE_LEVEL:.0%} level (binomial): such scores carry little but noise."
+    meaning = (
+        f"Not above guessing at the one-sided {CHANCE_LEVEL:.0%} level (binomial): such scores carry little but noise."
+    )
     return _warning("Models at chance level", meaning, items)
 
 
@@ -90,8 +97,11 @@ def _caption_faults(sweep: Sweep) -> Data:
     for captioner in sweep.captioners:
         row = read_table(sweep.results / f"captions/{captioner}/statistics.csv", "caption_statistics").iloc[0]
         items += _faults(sweep.label(captioner), row, row.num_images)
-    return _warning("Captions of the pool", "Errors and empty captions train nobody; captions cut at the token limit end "
-                    "in mid-sentence.", items)
+    return _warning(
+        "Captions of the pool",
+        "Errors and empty captions train nobody; captions cut at the token limit end in mid-sentence.",
+        items,
+    )
 
 
 def _capeval_faults(sweep: Sweep) -> Data:
@@ -99,17 +109,22 @@ def _capeval_faults(sweep: Sweep) -> Data:
     for captioner in sweep.captioners:
         captions = read_table(sweep.capeval_file(captioner, "captions.parquet"), "captions")
         counts = {
-            "num_errors": captions.error.notna().sum(), "num_empty": (captions.error == "empty").sum(),
+            "num_errors": captions.error.notna().sum(),
+            "num_empty": (captions.error == "empty").sum(),
             "num_cut": (captions.finish_reason == "length").sum(),
         }
         items += _faults(sweep.label(captioner), counts, len(captions))
-    return _warning("Captions of CAPEval's images", "An empty caption mentions nothing, one with another error is unjudged, "
-                    "a cut one loses its end.", items)
+    return _warning(
+        "Captions of CAPEval's images",
+        "An empty caption mentions nothing, one with another error is unjudged, a cut one loses its end.",
+        items,
+    )
 
 
 def _faults(label: str, counts: Any, total: int) -> list[str]:
     named = {
-        "with an error": counts["num_errors"] - counts["num_empty"], "empty": counts["num_empty"],
+        "with an error": counts["num_errors"] - counts["num_empty"],
+        "empty": counts["num_empty"],
         "cut at the token limit": counts["num_cut"],
     }
     told = ", ".join(f"{number} {what}" for what, number in named.items() if number)
@@ -117,19 +132,29 @@ def _faults(label: str, counts: Any, total: int) -> list[str]:
 
 
 def _left_out_of_training(sweep: Sweep) -> Data:
-    """What the trainers counted: captions left out and samples cut, by their run records."""
+    """What the trainers counted, by their run records."""
     items = []
     for pipeline in sweep.pipelines():
         for seed in sweep.job.analysis.seeds:
             for captioner in sweep.captioners:
-                record = read_run_record(sweep.model_folder(pipeline, seed, captioner) / "model.json")
-                told = [f"{n} {why.replace('_', ' ')}" for why, n in record.get("num_captions_left_out", {}).items() if n]
-                if record.get("num_cut_samples"):
-                    told.append(f"{record['num_cut_samples']} samples cut at the longest length")
+                told = _training_faults(read_run_record(sweep.model_folder(pipeline, seed, captioner) / "model.json"))
                 if told:
                     items.append(f"{pipeline}, seed {seed}, {sweep.label(captioner)}: {', '.join(told)}")
-    meaning = "Captioners then differ in how much their models are trained on, not only in what."
+    meaning = "Captioners then differ in how much of their captions is trained on, not only in what they say."
     return _warning("Captions left out of training or cut there", meaning, items)
+
+
+def _training_faults(record: Data) -> list[str]:
+    """Captions left out and cut, as vlm.train (`num_captions_left_out`, `num_cut_samples`) and t2i.finetune count."""
+    told = [f"{n:,} {why.replace('_', ' ')}" for why, n in record.get("num_captions_left_out", {}).items() if n]
+    if record.get("num_unusable_captions"):
+        told.append(f"{record['num_unusable_captions']:,} unusable")
+    if record.get("num_cut_samples"):
+        told.append(f"{record['num_cut_samples']:,} samples cut at the longest length")
+    for encoder, facts in record.get("captions_cut", {}).items():
+        if facts["num_cut"]:
+            told.append(f"{encoder} cuts {facts['num_cut']:,} at {facts['limit']} tokens")
+    return told
 
 
 def _by_benchmark(sweep: Sweep, rows: pd.DataFrame, tell: Any) -> Iterable[str]:
@@ -138,7 +163,8 @@ def _by_benchmark(sweep: Sweep, rows: pd.DataFrame, tell: Any) -> Iterable[str]:
     for (pipeline, benchmark), group in rows.groupby(["pipeline", "benchmark"], sort=False):
         seeds = len(sweep.job.analysis.seeds) > 1
         told = [
-            f"{sweep.label(row.captioner)}" + f" (seed {row.seed})" * seeds + f" {tell(row)}" for row in group.itertuples()
+            f"{sweep.label(row.captioner)}" + f" (seed {row.seed})" * seeds + f" {tell(row)}"
+            for row in group.itertuples()
         ]
         items.append(f"{pipeline}, {benchmark}: {'; '.join(told)}")
     return items

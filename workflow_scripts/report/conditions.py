@@ -20,8 +20,14 @@ def what_was_run(sweep: Sweep) -> Data:
     prompts = list(dict.fromkeys(spec["prompt"] for spec in specs.values() if spec["model"]))
     return {
         "captioners": [
-            {"label": sweep.label(name), "family": sweep.design.family[name], **_captioner(spec, prompts),
-             "statistics": read_table(sweep.results / f"captions/{name}/statistics.csv", "caption_statistics").iloc[0]}
+            {
+                "label": sweep.label(name),
+                "family": sweep.design.family[name],
+                **_captioner(spec, prompts),
+                "statistics": read_table(sweep.results / f"captions/{name}/statistics.csv", "caption_statistics").iloc[
+                    0
+                ],
+            }
             for name, spec in specs.items()
         ],
         "prompts": prompts,
@@ -30,9 +36,7 @@ def what_was_run(sweep: Sweep) -> Data:
             ("Judge", _judge(judged, scored)),
             ("Training seeds", ", ".join(map(str, sweep.job.analysis.seeds))),
         ],
-        "pipelines": [
-            {"name": name, "facts": _pipeline(sweep, name, first)} for name in sweep.pipelines()
-        ],
+        "pipelines": [{"name": name, "facts": _pipeline(sweep, name, first)} for name in sweep.pipelines()],
     }
 
 
@@ -63,12 +67,18 @@ def _sampling(sampling: Data) -> str:
     if sampling["temperature"] == 0:
         return "greedy"
     unlike_default = {"top_p": 1.0, "top_k": 0, "presence_penalty": 0.0}
-    more = [f"{key.replace('_', '-')} {sampling[key]}" for key, usual in unlike_default.items() if sampling[key] != usual]
+    more = [
+        f"{key.replace('_', '-')} {sampling[key]}" for key, usual in unlike_default.items() if sampling[key] != usual
+    ]
     return ", ".join([f"temperature {sampling['temperature']}", *more])
 
 
 def _judge(judge: Data, scored: Data) -> str:
-    who = "exact (parses the caption)" if judge["engine"] == "exact" else f"{name_of(judge['model'])} under {judge['engine']}"
+    who = (
+        "exact (parses the caption)"
+        if judge["engine"] == "exact"
+        else f"{name_of(judge['model'])} under {judge['engine']}"
+    )
     votes = f"{judge['votes']} vote" + "s" * (judge["votes"] > 1)
     missing = scored["missing_verdict"].replace("_", " ")
     return (
@@ -100,7 +110,9 @@ def _pipeline(sweep: Sweep, pipeline: str, captioner: str) -> list[tuple[str, st
 
 
 def _training(stage: Data) -> str:
-    length = f"{stage['steps']:,} steps" if stage["steps"] else f"{stage['epochs']:g} epoch" + "s" * (stage["epochs"] != 1)
+    length = (
+        f"{stage['steps']:,} steps" if stage["steps"] else f"{stage['epochs']:g} epoch" + "s" * (stage["epochs"] != 1)
+    )
     return (
         f"{length} of {stage['global_batch']}, learning rate {stage['learning_rate']:g} ({stage['schedule']}), "
         f"{stage['precision']}"

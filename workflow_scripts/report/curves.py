@@ -22,15 +22,22 @@ def loss_curves(sweep: Sweep) -> Data:
         models = ["align"] if pipeline in sweep.pipelines("understanding") else []
         tables = {model: _tables(sweep, pipeline, model) for model in [*models, *sweep.captioners]}
         of_captioners = [table for captioner in sweep.captioners for table in tables[captioner]]
-        columns.append({
-            "pipeline": pipeline,
-            "cells": {model: _cell(found, [*found] if model == "align" else of_captioners) for model, found in tables.items()},
-        })
+        columns.append(
+            {
+                "pipeline": pipeline,
+                "cells": {
+                    model: _cell(found, [*found] if model == "align" else of_captioners)
+                    for model, found in tables.items()
+                },
+            }
+        )
     rows = [("Stage 1, shared", "align")] if sweep.pipelines("understanding") else []
     rows += [(sweep.label(captioner), captioner) for captioner in sweep.captioners]
     return {
         "pipelines": [column["pipeline"] for column in columns],
-        "rows": [{"label": label, "cells": [column["cells"].get(model) for column in columns]} for label, model in rows],
+        "rows": [
+            {"label": label, "cells": [column["cells"].get(model) for column in columns]} for label, model in rows
+        ],
         "width": WIDTH,
         "height": HEIGHT,
     }

@@ -42,17 +42,23 @@ def estimates(sweep: Sweep) -> list[Data]:
         outcome = sweep.outcomes[name]
         robust, published = _fit(sweep, name, "robust"), _fit(sweep, name, "published")
         models = sweep.models[sweep.models.outcome == name].set_index("spec")
-        groups.append({
-            "name": name,
-            "meaning": _meaning(outcome.kind, outcome.objective),
-            "model": models.loc["published"],
-            "robust_f_p": models.f_p_value["robust"],
-            "terms": [
-                {"term": TERMS[term], "estimate": robust.estimate[term], "published": _inference(published.loc[term]),
-                 "robust": _inference(robust.loc[term])}
-                for term in TERMS
-            ],
-        })
+        groups.append(
+            {
+                "name": name,
+                "meaning": _meaning(outcome.kind, outcome.objective),
+                "model": models.loc["published"],
+                "robust_f_p": models.f_p_value["robust"],
+                "terms": [
+                    {
+                        "term": TERMS[term],
+                        "estimate": robust.estimate[term],
+                        "published": _inference(published.loc[term]),
+                        "robust": _inference(robust.loc[term]),
+                    }
+                    for term in TERMS
+                ],
+            }
+        )
     return groups
 
 
@@ -82,10 +88,15 @@ def left_out(sweep: Sweep) -> list[Data]:
                 named = sweep.design.label if kind == "captioner" else None
                 ranges.append(_range(part[part.kind == kind], named))
             ranges.append(_range(_of(benchmarks, name, term)))
-            rows.append({
-                "outcome": name, "term": TERMS[term], "estimate": fitted.estimate[term],
-                "bounds": (fitted.conf_low[term], fitted.conf_high[term]), "ranges": ranges,
-            })
+            rows.append(
+                {
+                    "outcome": name,
+                    "term": TERMS[term],
+                    "estimate": fitted.estimate[term],
+                    "bounds": (fitted.conf_low[term], fitted.conf_high[term]),
+                    "ranges": ranges,
+                }
+            )
     return rows
 
 
@@ -120,8 +131,12 @@ def _of(table: pd.DataFrame, outcome: str, term: str) -> pd.DataFrame:
 
 def _inference(row: pd.Series) -> Data:
     return {
-        "bounds": (row.conf_low, row.conf_high), "p": row.p_value, "wild": row.p_value_wild, "holm": row.p_value_holm,
-        "q": row.q_value_bh, "excludes_zero": bool(row.conf_low > 0 or row.conf_high < 0),
+        "bounds": (row.conf_low, row.conf_high),
+        "p": row.p_value,
+        "wild": row.p_value_wild,
+        "holm": row.p_value_holm,
+        "q": row.q_value_bh,
+        "excludes_zero": bool(row.conf_low > 0 or row.conf_high < 0),
     }
 
 

@@ -53,18 +53,26 @@ def _example(
     for captioner in sweep.captioners:
         row = captions[captioner].loc[image]
         counts = {verdict: judged[captioner].count(verdict) for verdict in VERDICTS}
-        said.append({
-            "label": sweep.label(captioner), "caption": _known(row.caption), "error": _known(row.error), "counts": counts,
-            "cut": row.finish_reason == "length",
-        })
+        said.append(
+            {
+                "label": sweep.label(captioner),
+                "caption": _known(row.caption),
+                "error": _known(row.error),
+                "counts": counts,
+                "cut": row.finish_reason == "length",
+            }
+        )
     return {
         "name": image,
         "subcategory": benchmark.images.subcategory[image],
         "picture": picture(_file(benchmark.folder, image), SIDE),
         "captions": said,
         "items": [
-            {"dimension": item.dimension.replace("_", " "), "question": item.question,
-             "verdicts": [judged[captioner][place] for captioner in sweep.captioners]}
+            {
+                "dimension": item.dimension.replace("_", " "),
+                "question": item.question,
+                "verdicts": [judged[captioner][place] for captioner in sweep.captioners],
+            }
             for place, item in enumerate(items.itertuples())
         ],
     }

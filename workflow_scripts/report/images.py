@@ -18,7 +18,7 @@ def data_uri(mime: str, content: bytes) -> str:
 
 
 def picture(path: Path, side: int) -> dict[str, str | int | bool]:
-    """An image file for an <img>: uri, width, height, and whether it is pixel art. `side` is the longest side in pixels.
+    """An image file for an <img>: uri, width, height, whether it is pixel art. `side` is the longest side in pixels.
 
     Raises UserError naming a file that does not open.
     """

@@ -26,12 +26,14 @@ def generated(sweep: Sweep) -> list[Data]:
         for place, benchmark in enumerate(benchmarks):
             share = range(place, sweep.job.num_prompts, len(benchmarks))
             rows += _rows(sweep, pipeline, benchmark, len(share))
-        groups.append({
-            "pipeline": pipeline,
-            "labels": [sweep.label(captioner) for captioner in sweep.captioners],
-            "rows": rows,
-            "same_noise": all(row["same_noise"] for row in rows),
-        })
+        groups.append(
+            {
+                "pipeline": pipeline,
+                "labels": [sweep.label(captioner) for captioner in sweep.captioners],
+                "rows": rows,
+                "same_noise": all(row["same_noise"] for row in rows),
+            }
+        )
     return groups
 
 
@@ -56,10 +58,14 @@ def _rows(sweep: Sweep, pipeline: str, benchmark: str, number: int) -> list[Data
             {"picture": picture(folders[captioner] / row.path, SIDE), "score": scores[captioner].get(prompt_id)}
             for captioner, row in at.items()
         ]
-        rows.append({
-            "prompt": at[sweep.captioners[0]].prompt, "benchmark": benchmark, "cells": cells,
-            "same_noise": _alike(at),
-        })
+        rows.append(
+            {
+                "prompt": at[sweep.captioners[0]].prompt,
+                "benchmark": benchmark,
+                "cells": cells,
+                "same_noise": _alike(at),
+            }
+        )
     return rows
 
 

@@ -13,8 +13,18 @@ from workflow_scripts.report.sweep import Sweep
 Data = dict[str, Any]
 # Where run records lie. A sweep's folder may hold other sweeps' folders and a million pictures: no `**` here.
 RECORDS = (
-    "*", "world/*", "pool/*", "captions/*/*", "captions/*/jobs/*", "capeval/*/*", "understanding/*/seed-*/*/*",
-    "generation/*/*", "generation/*/seed-*/*/*", "generation/*/seed-*/*/*/*", "scores/*", "figures/*",
+    "*",
+    "world/*",
+    "pool/*",
+    "captions/*/*",
+    "captions/*/jobs/*",
+    "capeval/*/*",
+    "understanding/*/seed-*/*/*",
+    "generation/*/*",
+    "generation/*/seed-*/*/*",
+    "generation/*/seed-*/*/*/*",
+    "scores/*",
+    "figures/*",
 )
 
 
@@ -48,12 +58,17 @@ def _stages(results: Path, records: dict[Path, Data]) -> list[Data]:
     rows = []
     for name in sorted({*costs, *last}, key=lambda name: last.get(name, "9")):
         cost = costs.get(name)
-        rows.append({
-            "name": name, "finished": last.get(name), "jobs": None if cost is None else len(cost),
-            "wall": None if cost is None else cost["s"].sum(), "longest": None if cost is None else cost["s"].max(),
-            "cpu": None if cost is None else cost["cpu_time"].sum(min_count=1),
-            "memory": None if cost is None else cost["max_rss"].max() * 2**20,
-        })
+        rows.append(
+            {
+                "name": name,
+                "finished": last.get(name),
+                "jobs": None if cost is None else len(cost),
+                "wall": None if cost is None else cost["s"].sum(),
+                "longest": None if cost is None else cost["s"].max(),
+                "cpu": None if cost is None else cost["cpu_time"].sum(min_count=1),
+                "memory": None if cost is None else cost["max_rss"].max() * 2**20,
+            }
+        )
     return rows
 
 
@@ -70,6 +85,6 @@ def _costs(logs: Path) -> dict[str, pd.DataFrame]:
 
 
 def _stage(path: Path) -> str:
-    """The stage of a file: its first folder, or its own name where it lies at the top; one job writes all regressions."""
+    """The stage of a file: its first folder, or its name where it lies at the top; one job writes all regressions."""
     name = path.parts[0] if len(path.parts) > 1 else path.name.split(".")[0]
     return "regress" if name.startswith("regress") else name

@@ -58,14 +58,16 @@ def _score_table(sweep: Sweep, pipeline: str) -> Data:
     columns = []
     for benchmark in benchmarks:
         of_benchmark = rows[rows.benchmark == benchmark]
-        columns.append({
-            "name": benchmark,
-            "metric": ", ".join(dict.fromkeys(of_benchmark.metric.dropna())),
-            "harness": ", ".join(dict.fromkeys(of_benchmark.harness.dropna())),
-            "items": of_benchmark.num_items.max(),
-            "chance": of_benchmark.chance.mean(),
-            "comparable": bool(of_benchmark.comparable.fillna(True).all()),
-        })
+        columns.append(
+            {
+                "name": benchmark,
+                "metric": ", ".join(dict.fromkeys(of_benchmark.metric.dropna())),
+                "harness": ", ".join(dict.fromkeys(of_benchmark.harness.dropna())),
+                "items": of_benchmark.num_items.max(),
+                "chance": of_benchmark.chance.mean(),
+                "comparable": bool(of_benchmark.comparable.fillna(True).all()),
+            }
+        )
     chances = [column["chance"] for column in columns]
     metrics = {column["metric"] for column in columns}
     return {
@@ -80,7 +82,8 @@ def _score_table(sweep: Sweep, pipeline: str) -> Data:
                 "label": sweep.label(captioner),
                 "aggregate": {"value": outcome.values[captioner], "best": _is_best(outcome.values, captioner)},
                 "cells": [
-                    {"value": means.loc[captioner, name], "best": _is_best(means[name], captioner)} for name in benchmarks
+                    {"value": means.loc[captioner, name], "best": _is_best(means[name], captioner)}
+                    for name in benchmarks
                 ],
             }
             for captioner in sweep.captioners

@@ -61,6 +61,12 @@ def absent(value: float | None) -> bool:
 
 
 FILTERS = {
-    "fixed": fixed, "signed": signed, "bounds": bounds, "p_value": p_value, "count": count, "percent": percent,
-    "duration": duration, "size": size,
+    "fixed": fixed,
+    "signed": signed,
+    "bounds": bounds,
+    "p_value": p_value,
+    "count": count,
+    "percent": percent,
+    "duration": duration,
+    "size": size,
 }

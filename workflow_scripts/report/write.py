@@ -8,6 +8,7 @@ captions, verdicts, pictures, loss curves and run records behind them; `--aggreg
 --out.
 """
 
+import functools
 from pathlib import Path
 
 import jinja2
@@ -25,12 +26,20 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 def render(page: dict) -> str:
     """The page as HTML. Every value is escaped: captions are data, whatever they contain."""
+    return _environment().get_template("page.html.j2").render(page)
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters |= FILTERS
-    return environment.get_template("page.html.j2").render(page)
+    return environment
 
 
 def main(argv: list[str] | None = None) -> None:
