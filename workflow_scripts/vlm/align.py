@@ -25,12 +25,12 @@ def main(argv: list[str] | None = None) -> None:
     check_training("align", job.model, job.stage)
 
     # Only now: torch and transformers take seconds to import.
-    from workflow_scripts.vlm.data import read_conversations
-    from workflow_scripts.vlm.stage import identity, run_stage
+    from workflow_scripts.vlm.data import Sample, read_conversations
+    from workflow_scripts.vlm.stage import CountTokens, Facts, identity, run_stage
 
     base, data = job.model.base.path, job.stage.data.path
 
-    def read_samples(processor):
+    def read_samples(count_tokens: CountTokens) -> tuple[list[Sample], Facts]:
         samples = read_conversations(data)
         return samples, {"num_conversations": len(samples)}
 

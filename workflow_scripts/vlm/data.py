@@ -7,7 +7,7 @@ is learnt from the same images in the same order.
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,7 +110,7 @@ def in_order(samples: Sequence[Sample], seed: int, count: int) -> list[Sample]:
     return ordered[:count]
 
 
-def check_images(paths) -> None:
+def check_images(paths: Iterable[Path | None]) -> None:
     """Raise UserError with the number of image files that are missing and the first of them."""
     missing = sorted({path for path in paths if path is not None and not path.is_file()})
     if missing:

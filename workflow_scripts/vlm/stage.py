@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from transformers import LlavaProcessor
-
 from workflow_scripts.files import fingerprint, write_run_record
 from workflow_scripts.plan import AlignJob, SftJob
 from workflow_scripts.progress import log
@@ -15,6 +13,7 @@ from workflow_scripts.vlm.data import Sample, in_order
 from workflow_scripts.vlm.model import freeze, load, save, write_manifest
 from workflow_scripts.vlm.trainer import num_steps, remove_checkpoints, train
 
+CountTokens = Callable[[list[str]], list[int]]
 Facts = dict[str, Any]
 
 
@@ -22,7 +21,7 @@ def run_stage(
     job: AlignJob | SftJob,
     start: Path,
     inputs: Sequence[Any],
-    read_samples: Callable[[LlavaProcessor], tuple[list[Sample], Facts]],
+    read_samples: Callable[[CountTokens], tuple[list[Sample], Facts]],
     out: Path,
     log_table: Path,
 ) -> None:
@@ -30,7 +29,7 @@ def run_stage(
 
     `inputs` are what the stage reads besides its spec (parts of a fingerprint); checkpoints and the final model lie
     beside `out` in the folder named by the fingerprint of both, so that a changed spec never resumes an old run.
-    `read_samples` gives the samples and facts for the run record; it gets the processor to count tokens with.
+    `read_samples` gives the samples and facts for the run record; it is given a function that counts texts' tokens.
     """
     spec = job.model_dump(mode="json")
     name = fingerprint(spec, *inputs)
@@ -38,7 +37,11 @@ def run_stage(
     folder.mkdir(parents=True, exist_ok=True)
     model, processor = load(start, job.model)
     num_learning = freeze(model, job.stage)
-    samples, facts = read_samples(processor)
+
+    def count_tokens(texts: list[str]) -> list[int]:
+        return [len(ids) for ids in processor.tokenizer(texts, add_special_tokens=False)["input_ids"]]
+
+    samples, facts = read_samples(count_tokens)
     steps = num_steps(job.stage, len(samples))
     log.info(
         "%d samples, %d steps of %d, %d parameters learn",

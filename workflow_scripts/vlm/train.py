@@ -33,18 +33,18 @@ def main(argv: list[str] | None = None) -> None:
     # Only now: torch and transformers take seconds to import.
     from workflow_scripts.captions.read import read_captions
     from workflow_scripts.records import read_table
-    from workflow_scripts.vlm.data import caption_samples, question_samples, read_conversations
+    from workflow_scripts.vlm.data import Sample, caption_samples, question_samples, read_conversations
     from workflow_scripts.vlm.model import model_folder
-    from workflow_scripts.vlm.stage import run_stage
+    from workflow_scripts.vlm.stage import CountTokens, Facts, run_stage
 
     data = job.stage.data.path
 
-    def read_samples(processor):
+    def read_samples(count_tokens: CountTokens) -> tuple[list[Sample], Facts]:
         captioned, left_out = caption_samples(
             read_table(args.pool, "images"),
             read_captions(args.captions),
             job.stage.caption_instruction,
-            lambda texts: [len(ids) for ids in processor.tokenizer(texts, add_special_tokens=False)["input_ids"]],
+            count_tokens,
             job.stage.max_caption_tokens,
         )
         questions = question_samples(captioned, job.seed) if job.stage.questions_from_captions else []
