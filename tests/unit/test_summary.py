@@ -51,9 +51,9 @@ def test_clear_effects_are_named_and_noise_is_not():
     table, rng = design(), np.random.default_rng(0)
     noise = rng.normal(0, 0.3, (2, 10))
     u, g, choice = lines_of(table, outcomes(20 + 0.5 * table.C.to_numpy() + noise[0], 50 + noise[1]))
-    assert u.startswith("U (understanding): coverage is distinguishable from zero in every pipeline")
-    assert "precision is" not in u
-    assert g.startswith("G (generation): neither coverage nor precision is distinguishable from zero")
+    assert u.startswith("U (understanding): the slope of coverage is above zero in every pipeline")
+    assert "of precision is" not in u
+    assert g.startswith("G (generation): neither slope, of coverage or of precision, is distinguishable from zero")
     assert "for understanding c9 (U" in choice
     assert "not distinguishable from 9 of the other 9" in choice, "generation is noise"
 
@@ -69,7 +69,7 @@ def test_an_effect_that_hangs_on_two_captioners_is_called_fragile():
     step = np.where(table.index.isin(["c8", "c9"]), 30.0, 0) + np.random.default_rng(1).normal(0, 3, 10)
     table.loc[["c8", "c9"], "C"] = [100.0, 101.0]
     u, *_ = lines_of(table, outcomes(step, np.random.default_rng(2).normal(0, 1, 10)))
-    assert "coverage is distinguishable from zero in every pipeline, fragile: not in vlm with without_tops" in u
+    assert "the slope of coverage is above zero in every pipeline, fragile: not in vlm with without_tops" in u
 
 
 def test_prediction_intervals_equal_statsmodels():
@@ -86,3 +86,9 @@ def test_prediction_intervals_equal_statsmodels():
     assert best.measured == u.max()
     alike = rows[(rows.predicted_low <= best.predicted_high) & (rows.predicted_high >= best.predicted_low)].index
     assert set(chosen["not_distinguishable"]) == set(alike) - {chosen["captioner"]}
+
+
+def test_a_negative_slope_is_called_negative():
+    table, rng = design(), np.random.default_rng(8)
+    u, *_ = lines_of(table, outcomes(80 - 0.5 * table.P.to_numpy() + rng.normal(0, 0.3, 10), rng.normal(50, 1, 10)))
+    assert "the slope of precision is below zero in every pipeline" in u

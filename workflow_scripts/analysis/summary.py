@@ -66,11 +66,13 @@ def _driver_line(job: AnalysisJob, objective: str, outcomes: list[Outcome], regr
     slopes, verdicts = [], []
     for term, meaning in NAMES.items():
         slopes.append(f"{meaning} " + ", ".join(f"{_interval(robust.loc[(term, p)])} ({p})" for p in pipelines))
-        found = [p for p in pipelines if robust.loc[(term, p)].p_value_holm <= 1 - job.confidence]
-        if found:
-            where = "every pipeline" if len(found) == len(pipelines) else ", ".join(found) + " only"
-            verdicts.append(f"{meaning} is distinguishable from zero in {where}{_fragility(term, found, rows)}")
-    verdict = "; ".join(verdicts) or "neither coverage nor precision is distinguishable from zero"
+        clear = [p for p in pipelines if robust.loc[(term, p)].p_value_holm <= 1 - job.confidence]
+        for side, sign in (("above", 1), ("below", -1)):
+            found = [p for p in clear if sign * robust.loc[(term, p)].estimate > 0]
+            if found:
+                where = "every pipeline" if len(found) == len(pipelines) else ", ".join(found) + " only"
+                verdicts.append(f"the slope of {meaning} is {side} zero in {where}{_fragility(term, found, rows)}")
+    verdict = "; ".join(verdicts) or "neither slope, of coverage or of precision, is distinguishable from zero"
     n = int(robust.n_obs.iloc[0])
     return (
         f"{LETTERS[objective]} ({objective}): {verdict} (Holm's correction, HC3, n = {n}). "
