@@ -36,9 +36,11 @@ class CellCode(nn.Module):
         self.decoder = nn.ConvTranspose2d(size, 3, CELL_SIZE, stride=CELL_SIZE)
 
     def encode(self, pixels_BCHW: torch.Tensor) -> torch.Tensor:
+        """Pixels of -1 to 1, (B, 3, H, W) -> latents (B, C, H/8, W/8)."""
         return pixel_shuffle(self.encoder(pixels_BCHW), CELL_LATENT_SIZE)
 
     def decode(self, latents_BCHW: torch.Tensor) -> torch.Tensor:
+        """Latents -> pixels, not clipped."""
         return self.decoder(pixel_unshuffle(latents_BCHW, CELL_LATENT_SIZE))
 
     @torch.no_grad()
@@ -76,11 +78,13 @@ class CellAutoencoder(ModelMixin, ConfigMixin):
         self.code = CellCode(latent_channels)
 
     def encode(self, x: torch.Tensor) -> AutoencoderKLOutput:
+        """Pixels -> the posterior, whose mean is the code."""
         return AutoencoderKLOutput(latent_dist=_exact(self.code.encode(x)))
 
     def decode(
         self, z: torch.Tensor, return_dict: bool = True, generator: torch.Generator | None = None
     ) -> DecoderOutput | tuple[torch.Tensor]:
+        """Latents -> pixels."""
         sample = self.code.decode(z)
         return DecoderOutput(sample=sample) if return_dict else (sample,)
 
@@ -102,9 +106,11 @@ class CellVideoAutoencoder(ModelMixin, ConfigMixin):
         self.code = CellCode(z_dim)
 
     def encode(self, x: torch.Tensor) -> AutoencoderKLOutput:
+        """Pixels -> the posterior, whose mean is the code."""
         return AutoencoderKLOutput(latent_dist=_exact(self.code.encode(x[:, :, 0])[:, :, None]))
 
     def decode(self, z: torch.Tensor, return_dict: bool = True) -> DecoderOutput | tuple[torch.Tensor]:
+        """Latents -> pixels."""
         sample = self.code.decode(z[:, :, 0])[:, :, None]
         return DecoderOutput(sample=sample) if return_dict else (sample,)
 

@@ -1,0 +1,1 @@
+"""Text-to-image models: latents, fine-tuning, generation, scores."""

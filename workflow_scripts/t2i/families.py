@@ -1,0 +1,230 @@
+"""The two families of text-to-image models: how text is encoded, how pictures become latents, the transformer's call.
+
+Both are diffusers pipelines, read from a folder that `DiffusionPipeline.from_pretrained` reads; a fine-tuned
+transformer takes the place of the folder's own. Legend of shapes: B batch, C latent channels, h w latent size in
+latent pixels, L text tokens, D text width.
+"""
+
+import importlib
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import diffusers
+import torch
+import transformers
+from PIL import Image
+
+from workflow_scripts.errors import UserError
+from workflow_scripts.files import read_json
+from workflow_scripts.spec import Source
+
+Text = dict[str, torch.Tensor]  # the text as keyword arguments of the transformer
+
+
+class Family(ABC):
+    """A pipeline and what training and generation need of it. All in float32 on `device`."""
+
+    pipeline_class: str  # in diffusers
+    optional_parts: tuple[str, ...] = ()  # that a pipeline's folder may lack
+
+    def __init__(self, pipe: diffusers.DiffusionPipeline, max_text_tokens: int) -> None:
+        self.pipe, self.max_text_tokens = pipe, max_text_tokens
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        pipe.to(self.device)
+        pipe.set_progress_bar_config(disable=True)
+        # The training table of 1000 levels, highest noise first; making pictures overwrites the scheduler's own.
+        self._sigmas = pipe.scheduler.sigmas.clone()
+
+    @classmethod
+    def load(cls, source: Source, max_text_tokens: int = 1, transformer: Path | None = None) -> "Family":
+        """Read the pipeline folder `source.path`, with the fine-tuned transformer of the folder `transformer` in place
+        of its own. Raises UserError where the folder is none of this family."""
+        folder = Path(source.path)
+        index = read_json(folder / "model_index.json")
+        if index.get("_class_name") != cls.pipeline_class:
+            raise UserError(f"{folder}: a {index.get('_class_name')}, expected a {cls.pipeline_class}")
+        diffusers.logging.set_verbosity_error()  # it warns of every text that it cuts; those are counted here
+        diffusers.logging.disable_progress_bar()
+        transformers.utils.logging.disable_progress_bar()
+        _import_own_classes(index)
+        parts: dict[str, Any] = {name: None for name in cls.optional_parts if not (folder / name).is_dir()}
+        if transformer is not None:
+            library, name = index["transformer"]
+            model_class = getattr(importlib.import_module(library), name)
+            parts["transformer"] = model_class.from_pretrained(transformer, dtype=torch.float32)
+        pipeline = getattr(diffusers, cls.pipeline_class)
+        pipe = pipeline.from_pretrained(folder, dtype=torch.float32, local_files_only=True, **parts)
+        return cls(pipe, max_text_tokens)
+
+    def sigmas(self, u: torch.Tensor) -> torch.Tensor:
+        """The noise levels of u in 0-1: float32, high for low u. The scheduler's table of 1000 levels s holds them:
+        for SD3 shifted to 3 s / (1 + 2 s), for Qwen-Image (whose shift depends on the size) as they are."""
+        return self._sigmas[(u * len(self._sigmas)).long().clamp(max=len(self._sigmas) - 1)]
+
+    @abstractmethod
+    def encode_images(self, pixels_B3HW: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Pixels of -1 to 1 -> mean and log-variance of the autoencoder's posterior, float32 (B, C, h, w)."""
+
+    @abstractmethod
+    def normalise(self, latents_BChw: torch.Tensor) -> torch.Tensor:
+        """The autoencoder's latents as the transformer sees them."""
+
+    @abstractmethod
+    def encode_texts(self, texts: list[str]) -> list[Text]:
+        """Each text as the transformer's keyword arguments, without the batch axis and without padding."""
+
+    @abstractmethod
+    def collate(self, texts: list[Text]) -> Text:
+        """Encoded texts as one batch."""
+
+    @abstractmethod
+    def text_tokens(self, texts: list[str]) -> dict[str, tuple[int, list[int]]]:
+        """For each text encoder its limit and how many tokens each text has, uncut."""
+
+    @abstractmethod
+    def velocity(
+        self, transformer: torch.nn.Module, noisy_BChw: torch.Tensor, sigma_B: torch.Tensor, text: Text
+    ) -> torch.Tensor:
+        """The transformer's estimate of noise - latents, (B, C, h, w), at the noise levels sigma (float32, 0-1)."""
+
+    @abstractmethod
+    def _guide(self, guidance: float) -> dict[str, Any]:
+        """Classifier-free guidance as the pipeline's arguments; none at 1 and below."""
+
+    def make(
+        self, prompts: list[str], noise_seeds: list[int], side: int, steps: int, guidance: float
+    ) -> list[Image.Image]:
+        """One picture of side x side pixels a prompt; a picture's noise depends on its seed alone."""
+        generators = [torch.Generator().manual_seed(seed) for seed in noise_seeds]
+        made = self.pipe(
+            prompt=prompts,
+            height=side,
+            width=side,
+            num_inference_steps=steps,
+            generator=generators,
+            max_sequence_length=self.max_text_tokens,
+            **self._guide(guidance),
+        )
+        return made.images
+
+
+class Sd3(Family):
+    """Stable Diffusion 3: two CLIP encoders side by side, then T5, which a pipeline may lack."""
+
+    pipeline_class = "StableDiffusion3Pipeline"
+    optional_parts = ("text_encoder_3", "tokenizer_3")
+
+    @torch.no_grad()
+    def encode_images(self, pixels_B3HW: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Pixels of -1 to 1 -> mean and log-variance, float32 (B, C, h, w)."""
+        posterior = self.pipe.vae.encode(pixels_B3HW).latent_dist
+        return posterior.mean, posterior.logvar
+
+    def normalise(self, latents_BChw: torch.Tensor) -> torch.Tensor:
+        """(z - shift) x scale, both of the autoencoder's config."""
+        config = self.pipe.vae.config
+        return (latents_BChw - config.shift_factor) * config.scaling_factor
+
+    @torch.no_grad()
+    def encode_texts(self, texts: list[str]) -> list[Text]:
+        """States of CLIP's and T5's tokens, (L, D), and CLIP's pooled state. T5 has no mask: its padding counts."""
+        states, _, pooled, _ = self.pipe.encode_prompt(
+            texts, None, None, do_classifier_free_guidance=False, max_sequence_length=self.max_text_tokens
+        )
+        return [{"encoder_hidden_states": s, "pooled_projections": p} for s, p in zip(states, pooled, strict=True)]
+
+    def collate(self, texts: list[Text]) -> Text:
+        """All texts have the same length."""
+        return {key: torch.stack([text[key] for text in texts]) for key in texts[0]}
+
+    def text_tokens(self, texts: list[str]) -> dict[str, tuple[int, list[int]]]:
+        """CLIP's limit is its own, T5's is `max_text_tokens`."""
+        limit = self.pipe.tokenizer_max_length
+        found = {name: (limit, _lengths(getattr(self.pipe, name), texts)) for name in ("tokenizer", "tokenizer_2")}
+        if self.pipe.tokenizer_3 is not None:
+            found["tokenizer_3"] = (self.max_text_tokens, _lengths(self.pipe.tokenizer_3, texts))
+        return found
+
+    def velocity(
+        self, transformer: torch.nn.Module, noisy_BChw: torch.Tensor, sigma_B: torch.Tensor, text: Text
+    ) -> torch.Tensor:
+        """The time step is 0-1000."""
+        return transformer(hidden_states=noisy_BChw, timestep=1000 * sigma_B, return_dict=False, **text)[0]
+
+    def _guide(self, guidance: float) -> dict[str, Any]:
+        return {"guidance_scale": guidance}
+
+
+class QwenImage(Family):
+    """Qwen-Image: one Qwen encoder that reads the text in a template, latents packed by 2x2."""
+
+    pipeline_class = "QwenImagePipeline"
+
+    @torch.no_grad()
+    def encode_images(self, pixels_B3HW: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Pixels of -1 to 1, as videos of one frame -> mean and log-variance, float32 (B, C, h, w)."""
+        posterior = self.pipe.vae.encode(pixels_B3HW[:, :, None]).latent_dist
+        return posterior.mean[:, :, 0], posterior.logvar[:, :, 0]
+
+    def normalise(self, latents_BChw: torch.Tensor) -> torch.Tensor:
+        """(z - mean) / std of each channel, both of the autoencoder's config."""
+        config = self.pipe.vae.config
+        mean, std = (
+            torch.tensor(values).view(1, -1, 1, 1).to(latents_BChw)
+            for values in (config.latents_mean, config.latents_std)
+        )
+        return (latents_BChw - mean) / std
+
+    @torch.no_grad()
+    def encode_texts(self, texts: list[str]) -> list[Text]:
+        """States of the text's tokens and of the template's after them, (L, D)."""
+        states_BLD, mask_BL = self.pipe.encode_prompt(texts, max_sequence_length=self.max_text_tokens)
+        if mask_BL is None:  # the pipeline's way to say that all are real tokens
+            return [{"encoder_hidden_states": states} for states in states_BLD]
+        lengths = mask_BL.sum(1).tolist()
+        return [{"encoder_hidden_states": s[:length]} for s, length in zip(states_BLD, lengths, strict=True)]
+
+    def collate(self, texts: list[Text]) -> Text:
+        """Padded to the longest, with a mask."""
+        states = [text["encoder_hidden_states"] for text in texts]
+        padded_BLD = torch.nn.utils.rnn.pad_sequence(states, batch_first=True)
+        lengths_B1 = torch.tensor([[len(s)] for s in states])
+        mask_BL = (torch.arange(padded_BLD.shape[1])[None] < lengths_B1).long()
+        return {"encoder_hidden_states": padded_BLD, "encoder_hidden_states_mask": mask_BL.to(padded_BLD.device)}
+
+    def text_tokens(self, texts: list[str]) -> dict[str, tuple[int, list[int]]]:
+        """Counted as the pipeline cuts: without the template's tokens before the text, with those after it."""
+        written = [self.pipe.prompt_template_encode.format(text) for text in texts]
+        lengths = _lengths(self.pipe.tokenizer, written)
+        return {"tokenizer": (self.max_text_tokens, [n - self.pipe.prompt_template_encode_start_idx for n in lengths])}
+
+    def velocity(
+        self, transformer: torch.nn.Module, noisy_BChw: torch.Tensor, sigma_B: torch.Tensor, text: Text
+    ) -> torch.Tensor:
+        """The latents are packed by 2x2 for the transformer; the time step is 0-1."""
+        batch, channels, height, width = noisy_BChw.shape
+        packed = self.pipe._pack_latents(noisy_BChw[:, :, None], batch, channels, height, width)
+        shapes = [[(1, height // 2, width // 2)]] * batch
+        packed = transformer(hidden_states=packed, timestep=sigma_B, img_shapes=shapes, return_dict=False, **text)[0]
+        scale = self.pipe.vae_scale_factor
+        return self.pipe._unpack_latents(packed, height * scale, width * scale, scale)[:, :, 0]
+
+    def _guide(self, guidance: float) -> dict[str, Any]:
+        return {"true_cfg_scale": guidance, "negative_prompt": " " if guidance > 1 else None}
+
+
+FAMILIES: dict[str, type[Family]] = {"sd3": Sd3, "qwen-image": QwenImage}
+
+
+def _lengths(tokenizer: Any, texts: list[str]) -> list[int]:
+    return [len(ids) for ids in tokenizer(texts, truncation=False)["input_ids"]]
+
+
+def _import_own_classes(index: dict[str, Any]) -> None:
+    """Import the modules of this package that a model_index.json names: diffusers takes classes from a foreign module
+    only where it is already imported."""
+    package = __name__.split(".")[0]
+    for part in index.values():
+        if isinstance(part, list) and part[0] and part[0].startswith(f"{package}."):
+            importlib.import_module(part[0])

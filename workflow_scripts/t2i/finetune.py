@@ -1,0 +1,136 @@
+"""Fine-tune a text-to-image transformer on images and one captioner's captions.
+
+    python -m workflow_scripts.t2i.finetune --spec '{"family": "sd3", ...}' \
+        --latents results/blocks/generation/sd3/latents.json --captions results/blocks/captions/late/captions.json \
+        --out results/blocks/generation/sd3/seed-0/late/model.json \
+        --log-table results/blocks/generation/sd3/seed-0/late/training.csv
+
+Files in: the latents, the captions, the pipeline folder. Files out: --log-table (table `training`); the fine-tuned
+transformer in a folder beside --out; --out, its manifest, written last. All other parts of the pipeline stay those of
+the pipeline folder. A run that was ended goes on from its last checkpoint and ends with the same weights.
+
+An image whose caption is in error, or empty, is left out and counted. Every caption is encoded once, before the
+first step, and kept in memory; the run record says how many each text encoder cuts.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from workflow_scripts.captions.read import read_captions
+from workflow_scripts.command import load_spec, parser, run
+from workflow_scripts.errors import NotInThisVersion, UserError
+from workflow_scripts.files import fingerprint, write_run_record
+from workflow_scripts.model_folders import folder_fingerprint, local_folder, write_manifest
+from workflow_scripts.plan import FinetuneJob
+from workflow_scripts.progress import log
+from workflow_scripts.records import write_table
+
+_ENCODED_AT_ONCE = 250  # captions
+
+
+def check(spec: FinetuneJob) -> None:
+    """Raise NotInThisVersion naming the first key that this version cannot train with."""
+    place, training = "generation.pipelines.<pipeline>.training", spec.training
+    if training.zero_stage > 0:
+        raise NotInThisVersion(
+            f"{place}.zero_stage: DeepSpeed ZeRO-{training.zero_stage} comes in a later version; this one trains with "
+            "zero_stage 0 on one device"
+        )
+    if training.devices > 1:
+        raise NotInThisVersion(
+            f"{place}.devices: training on {training.devices} devices comes in a later version; this one trains on 1"
+        )
+
+
+def usable_captions(captions: Path, image_ids: list[str]) -> list[str | None]:
+    """Each image's caption, None where it is in error or empty. Raises UserError for an image without a row."""
+    table = read_captions(captions).set_index("image_id")
+    missing = [image for image in image_ids if image not in table.index]
+    if missing:
+        raise UserError(f"{captions}: {len(missing)} of {len(image_ids)} images have no caption, first {missing[0]}")
+    rows = table.loc[image_ids]
+    sound = rows.error.isna() & rows.caption.fillna("").str.strip().ne("")
+    found = [text if ok else None for text, ok in zip(rows.caption, sound, strict=True)]
+    if not any(sound):
+        raise UserError(f"{captions}: none of {len(image_ids)} captions can be used")
+    return found
+
+
+def count_cut(family: Any, texts: list[str]) -> dict[str, Any]:
+    """How many texts each text encoder cuts, for the run record."""
+    facts = {}
+    for name, (limit, lengths) in family.text_tokens(texts).items():
+        cut = sum(length > limit for length in lengths)
+        facts[name] = {"limit": limit, "num_cut": cut, "share_cut": cut / len(texts), "longest": max(lengths)}
+    return facts
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Encode the captions, train, write the transformer and its manifest."""
+    arguments = parser(__doc__)
+    arguments.add_argument("--latents", type=Path, required=True, help="latents.json")
+    arguments.add_argument("--captions", type=Path, required=True, help="captions.json of one captioner")
+    arguments.add_argument("--out", type=Path, required=True, help="the manifest, model.json")
+    arguments.add_argument("--log-table", type=Path, required=True, help="the loss curve, training.csv")
+    args = arguments.parse_args(argv)
+    spec = load_spec(args.spec, FinetuneJob)
+    check(spec)
+    base = local_folder(spec.model)
+
+    from workflow_scripts.t2i.families import FAMILIES
+    from workflow_scripts.t2i.flow import FlowMatching, Visits
+    from workflow_scripts.t2i.latents import read_latents
+    from workflow_scripts.training import num_steps, remove_checkpoints, train
+
+    image_ids, mean_NChw, log_variance_NChw = read_latents(args.latents)
+    captions = usable_captions(args.captions, image_ids)
+    made_of = fingerprint(spec.model_dump(mode="json"), args.latents, captions, folder_fingerprint(base))
+    folder = args.out.parent / made_of
+    family = FAMILIES[spec.family].load(spec.model, spec.max_text_tokens)
+    texts = [caption for caption in captions if caption is not None]
+    cut = count_cut(family, texts)
+    encoded = {"": family.encode_texts([""])[0]}
+    pending = sorted(set(texts))
+    for start in range(0, len(pending), _ENCODED_AT_ONCE):
+        some = pending[start : start + _ENCODED_AT_ONCE]
+        encoded |= dict(zip(some, family.encode_texts(some), strict=True))
+    steps = num_steps(spec.training, len(image_ids))
+    log.info("%d images, %d without a usable caption, %d steps", len(image_ids), len(image_ids) - len(texts), steps)
+    visits = Visits(
+        family,
+        spec.training,
+        spec.seed,
+        steps * spec.training.global_batch,
+        image_ids,
+        mean_NChw,
+        log_variance_NChw,
+        [encoded.get(caption) for caption in captions],
+        encoded[""],
+    )
+    transformer = family.pipe.transformer.train()
+    curve = train(FlowMatching(family, transformer), visits, visits.collate, spec.training, spec.seed, folder)
+    for row in curve:
+        row["epoch"] = row["step"] * spec.training.global_batch / len(image_ids)
+
+    growing, final = folder / "transformer.tmp", folder / "transformer"
+    shutil.rmtree(growing, ignore_errors=True)
+    transformer.save_pretrained(growing)
+    shutil.rmtree(final, ignore_errors=True)
+    growing.rename(final)
+    write_table(args.log_table, curve, "training")
+    write_run_record(
+        args.out,
+        spec.model_dump(mode="json"),
+        num_images=len(image_ids),
+        num_unusable_captions=len(image_ids) - len(texts),
+        num_steps=steps,
+        num_learning_parameters=sum(p.numel() for p in transformer.parameters()),
+        captions_cut=cut,
+    )
+    write_manifest(args.out, final, made_of)
+    remove_checkpoints(folder)
+
+
+if __name__ == "__main__":
+    run(main)
