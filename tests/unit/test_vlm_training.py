@@ -16,12 +16,13 @@ from vlm_helpers import align_spec, make_base, make_conversations, model_spec
 
 from workflow_scripts.errors import NotInThisVersion, UserError
 from workflow_scripts.files import read_json, read_run_record
+from workflow_scripts.model_folders import manifest_folder
 from workflow_scripts.records import read_table
 from workflow_scripts.spec import Optimisation, VlmModel, VlmStage
 from workflow_scripts.vlm import align, trainer
 from workflow_scripts.vlm.batches import Batches
 from workflow_scripts.vlm.data import read_conversations
-from workflow_scripts.vlm.model import freeze, load, model_folder, module_of
+from workflow_scripts.vlm.model import freeze, load, module_of
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +186,7 @@ def test_killed_and_resumed_equals_uninterrupted(tmp_path, base, data, caplog, r
         run_align(spec, out)
     assert "resuming from step 4 of 8" in caplog.text
     whole, resumed = (
-        load_file(model_folder(f / "model.json") / "model.safetensors") for f in (tmp_path / "whole", out)
+        load_file(manifest_folder(f / "model.json") / "model.safetensors") for f in (tmp_path / "whole", out)
     )
     assert whole.keys() == resumed.keys()
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
@@ -198,7 +199,7 @@ def test_align_writes_a_folder_that_loads_and_its_manifest(tmp_path, base, data)
     out = tmp_path / "align"
     run_align(align_spec(base, data), out)
     manifest = read_json(out / "model.json")
-    folder = model_folder(out / "model.json")
+    folder = manifest_folder(out / "model.json")
     assert folder == out / manifest["fingerprint"] / "model"
     model, processor = loaded(folder)
     assert model.config.vision_feature_layer == -1
@@ -216,10 +217,10 @@ def test_align_writes_a_folder_that_loads_and_its_manifest(tmp_path, base, data)
     (folder / "config.json").write_text("{}")
     (out / "old.json").write_text(json.dumps(manifest))
     with pytest.raises(UserError, match=r"config\.json has changed since it was listed"):
-        model_folder(out / "old.json")
+        manifest_folder(out / "old.json")
     (folder / "config.json").unlink()
     with pytest.raises(UserError, match=r"config\.json is missing"):
-        model_folder(out / "old.json")
+        manifest_folder(out / "old.json")
 
 
 def test_missing_weights_stop(tmp_path, base):

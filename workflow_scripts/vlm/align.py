@@ -25,8 +25,9 @@ def main(argv: list[str] | None = None) -> None:
     check_training("align", job.model, job.stage)
 
     # Only now: torch and transformers take seconds to import.
+    from workflow_scripts.model_folders import folder_fingerprint
     from workflow_scripts.vlm.data import Sample, read_conversations
-    from workflow_scripts.vlm.stage import CountTokens, Facts, identity, run_stage
+    from workflow_scripts.vlm.stage import CountTokens, Facts, run_stage
 
     base, data = job.model.base.path, job.stage.data.path
 
@@ -34,7 +35,7 @@ def main(argv: list[str] | None = None) -> None:
         samples = read_conversations(data)
         return samples, {"num_conversations": len(samples)}
 
-    run_stage(job, base, [identity(base), data / "data.json"], read_samples, args.out, args.log_table)
+    run_stage(job, base, [folder_fingerprint(base), data / "data.json"], read_samples, args.out, args.log_table)
 
 
 if __name__ == "__main__":

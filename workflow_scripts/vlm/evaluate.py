@@ -56,11 +56,12 @@ def main(argv: list[str] | None = None) -> None:
     asked = {name: read_questions(source.path) for name, source in job.benchmarks.items()}
 
     # Only now: torch and transformers take seconds to import.
+    from workflow_scripts.model_folders import manifest_folder
     from workflow_scripts.vlm.answering import choose, write_answers
     from workflow_scripts.vlm.batches import Batches
-    from workflow_scripts.vlm.model import load, model_folder
+    from workflow_scripts.vlm.model import load
 
-    model, processor = load(model_folder(args.model), job.model)
+    model, processor = load(manifest_folder(args.model), job.model)
     model.eval()
     batches = Batches(processor, job.model.pad_to_square, model.config.text_config.max_position_embeddings)
     progress = Progress(sum(map(len, asked.values())), "questions")

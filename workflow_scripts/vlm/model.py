@@ -1,4 +1,4 @@
-"""Load a LLaVA folder as the settings want it, choose what learns, and the manifest of a trained model."""
+"""Load a LLaVA folder as the settings want it, choose what learns, save a trained one."""
 
 import re
 import shutil
@@ -9,7 +9,6 @@ from transformers import LlavaForConditionalGeneration, LlavaProcessor
 
 from workflow_scripts.blocks.tokenizer import CHAT_TEMPLATE
 from workflow_scripts.errors import UserError
-from workflow_scripts.files import read_json, sha256_file, write_json
 from workflow_scripts.spec import VlmModel, VlmStage
 
 _CHAT_TEMPLATES = {"blocks": CHAT_TEMPLATE}
@@ -97,22 +96,3 @@ def save(model: LlavaForConditionalGeneration, processor: LlavaProcessor, folder
     processor.save_pretrained(growing)
     shutil.rmtree(folder, ignore_errors=True)
     growing.rename(folder)
-
-
-def write_manifest(path: Path, folder: Path, fingerprint: str) -> None:
-    """Write model.json: the folder relative to it, the sha256 of each file, the fingerprint of spec and inputs."""
-    files = {file.name: sha256_file(file) for file in sorted(folder.iterdir())}
-    relative = folder.relative_to(path.parent).as_posix()
-    write_json(path, {"folder": relative, "files": files, "fingerprint": fingerprint})
-
-
-def model_folder(manifest: Path) -> Path:
-    """The folder that a model.json stands for. Raises UserError where a file is absent or another one than listed."""
-    listed = read_json(manifest)
-    folder = manifest.parent / listed["folder"]
-    for name, digest in listed["files"].items():
-        if not (folder / name).is_file():
-            raise UserError(f"{manifest}: {folder / name} is missing")
-        if sha256_file(folder / name) != digest:
-            raise UserError(f"{manifest}: {folder / name} has changed since it was listed")
-    return folder

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from workflow_scripts.files import fingerprint, write_run_record
+from workflow_scripts.model_folders import write_manifest
 from workflow_scripts.plan import AlignJob, SftJob
 from workflow_scripts.progress import log
 from workflow_scripts.records import write_table
 from workflow_scripts.vlm.batches import Batches
 from workflow_scripts.vlm.data import Sample, in_order
-from workflow_scripts.vlm.model import freeze, load, save, write_manifest
+from workflow_scripts.vlm.model import freeze, load, save
 from workflow_scripts.vlm.trainer import num_steps, remove_checkpoints, train
 
 CountTokens = Callable[[list[str]], list[int]]
@@ -68,9 +69,3 @@ def run_stage(
     )
     write_manifest(out, folder / "model", name)
     remove_checkpoints(folder)
-
-
-def identity(folder: Path) -> list[list[str | int]]:
-    """What tells one version of a model folder from another without reading gigabytes: names, sizes, times."""
-    files = sorted(path for path in folder.iterdir() if path.is_file())
-    return [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files]

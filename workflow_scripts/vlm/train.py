@@ -32,9 +32,9 @@ def main(argv: list[str] | None = None) -> None:
 
     # Only now: torch and transformers take seconds to import.
     from workflow_scripts.captions.read import read_captions
+    from workflow_scripts.model_folders import manifest_folder
     from workflow_scripts.records import read_table
     from workflow_scripts.vlm.data import Sample, caption_samples, question_samples, read_conversations
-    from workflow_scripts.vlm.model import model_folder
     from workflow_scripts.vlm.stage import CountTokens, Facts, run_stage
 
     data = job.stage.data.path
@@ -58,7 +58,7 @@ def main(argv: list[str] | None = None) -> None:
         return [*captioned, *questions, *fixed], facts
 
     inputs = [args.start, args.pool, args.captions, data / "data.json"]
-    run_stage(job, model_folder(args.start), inputs, read_samples, args.out, args.log_table)
+    run_stage(job, manifest_folder(args.start), inputs, read_samples, args.out, args.log_table)
 
 
 if __name__ == "__main__":
