@@ -74,6 +74,7 @@ rule write_report:
     input:
         regression=rules.regress.output,
         figures=rules.plot.output,
+        aggregates=rules.regress.input.aggregates,
         statistics=[f"{RESULTS}/captions/{captioner}/statistics.csv" for captioner in CONFIG.captioners],
         code=code_of("report"),
     output:
@@ -96,4 +97,5 @@ rule write_report:
         "Write the report"
     shell:
         "{resources.python} -m workflow_scripts.report.write --spec {params.spec:q}"
-        " --results {RESULTS} --figures {RESULTS}/figures --out {output} > {log} 2>&1"
+        " --results {RESULTS} --figures {RESULTS}/figures"
+        " $([ -z '{input.aggregates}' ] || echo --aggregates {input.aggregates}) --out {output} > {log} 2>&1"
