@@ -23,8 +23,8 @@ class VlmBases(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     seed: int = Field(0, description="seed of weights and data")
-    vision_steps: int = Field(150, gt=0, description="steps of the vision tower's pre-training, batch 128")
-    base_steps: int = Field(1200, gt=0, description="steps of the bases on old words, batch 64")
+    vision_steps: int = Field(250, gt=0, description="steps of the vision tower's pre-training, batch 128")
+    base_steps: int = Field(800, gt=0, description="steps of the bases on old words, batch 32")
     captioner_steps: tuple[int, int] = Field(
-        (40, 300), description="steps after which captioner-early and captioner-late are saved, batch 64"
+        (20, 80), description="steps after which captioner-early and captioner-late are saved, batch 32"
     )

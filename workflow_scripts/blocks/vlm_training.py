@@ -11,11 +11,17 @@ import torch
 from torch.nn.functional import cross_entropy, layer_norm
 from transformers import LlavaForConditionalGeneration
 
-from workflow_scripts.blocks.questions import DESCRIBE, DESCRIBE_BRIEFLY, ask_several, brief
+from workflow_scripts.blocks.questions import DESCRIBE, DESCRIBE_BRIEFLY, KINDS, ask_several, brief
 from workflow_scripts.blocks.vlm_model import NUM_IMAGE_TOKENS
 from workflow_scripts.blocks.world import (
     ATTRIBUTES,
     BACKGROUNDS,
+    CELLS,
+    COLORS,
+    COLORS_OLD,
+    SHAPES,
+    SHAPES_OLD,
+    SIZES,
     VOCABULARY,
     Scene,
     describe,
@@ -30,7 +36,13 @@ Turns = list[tuple[str, str]]  # question, answer
 _ID = {word: index for index, word in enumerate(VOCABULARY)}
 _PAD, _BOS, _EOS, _IMAGE = (_ID[word] for word in ("<pad>", "<bos>", "<eos>", "<image>"))
 # Existence and position take longer to learn than the rest.
-_KINDS = (*("existence", "position") * 3, "color", "shape", "size", "background", "count")
+_KINDS = (*KINDS, *("existence", "position") * 3)
+# The words that a cell's features are told apart by, in the columns of `_cell_targets`.
+_CELL_WORDS = {
+    "old": (SIZES, COLORS_OLD, SHAPES_OLD, BACKGROUNDS, CELLS),
+    "all": (SIZES, COLORS, SHAPES, BACKGROUNDS, CELLS),
+}
+_GROUNDING_WEIGHT = 0.3
 
 
 def pixels(scenes: list[Scene], rng: random.Random) -> torch.Tensor:
@@ -128,6 +140,26 @@ def pretrain_vision(model: LlavaForConditionalGeneration, steps: int, seed: int,
     tower.requires_grad_(False)
 
 
+def _grounding_loss(
+    model: LlavaForConditionalGeneration, scenes: list[Scene], pixel_values: torch.Tensor, words: str
+) -> torch.Tensor:
+    """Cross-entropy of a cell's words given its projected features, by their dot products with the word embeddings.
+    Without it a model this small needs far longer to find out which word means what it sees."""
+    with torch.no_grad():
+        hidden = model.model.vision_tower(pixel_values=pixel_values, output_hidden_states=True).hidden_states[-1]
+    projected = model.model.multi_modal_projector(hidden[:, -NUM_IMAGE_TOKENS:])
+    embeddings, targets = model.get_input_embeddings().weight, _cell_targets(scenes)
+    targets[..., : len(ATTRIBUTES)] -= 1  # an empty cell has no size, colour and shape: -1, ignored
+    return sum(
+        cross_entropy(
+            (projected @ embeddings[[_ID[word] for word in values]].T).flatten(0, 1),
+            targets[..., column].flatten(),
+            ignore_index=-1,
+        )
+        for column, values in enumerate(_CELL_WORDS[words])
+    )
+
+
 def train_language(
     model: LlavaForConditionalGeneration,
     conversation: Callable[[Scene, random.Random], Turns],
@@ -136,7 +168,7 @@ def train_language(
     seed: int,
     peak_lr: float,
     what: str,
-    batch_size: int = 64,
+    batch_size: int = 32,
     after_step: Callable[[int], None] = lambda step: None,
 ) -> None:
     """Train projector and language model on conversations about fresh training pictures; `after_step` gets the steps
@@ -148,7 +180,9 @@ def train_language(
     def loss_of_step() -> torch.Tensor:
         scenes = [sample_scene(rng, words, split="train") for _ in range(batch_size)]
         batch = collate([conversation(scene, rng) for scene in scenes])
-        return model(pixel_values=pixels(scenes, rng), **batch).loss
+        pixel_values = pixels(scenes, rng)
+        grounding = _grounding_loss(model, scenes, pixel_values, words)
+        return model(pixel_values=pixel_values, **batch).loss + _GROUNDING_WEIGHT * grounding
 
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     _optimise(parameters, loss_of_step, steps, peak_lr, warmup=0.05, what=what, after_step=after_step)
@@ -156,10 +190,10 @@ def train_language(
 
 
 def instructed(scene: Scene, rng: random.Random) -> Turns:
-    """The base's diet: a quarter captions, three quarters six questions, in old words."""
+    """The base's diet: a quarter captions, three quarters four questions, in old words."""
     if rng.random() < 0.25:
         return captioned(scene, rng)
-    return [(q.text, q.answer) for q in ask_several(describe(scene), 6, rng, kinds=_KINDS, words="old")]
+    return [(q.text, q.answer) for q in ask_several(describe(scene), 4, rng, kinds=_KINDS, words="old")]
 
 
 def captioned(scene: Scene, rng: random.Random) -> Turns:
