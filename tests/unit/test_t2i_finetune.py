@@ -1,0 +1,125 @@
+"""Fine-tuning: what learns, what is counted, and that a killed run ends as an uninterrupted one."""
+
+import json
+import os
+import signal
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from t2i_world import MAX_TEXT_TOKENS, save_base, save_captions, save_pool, training
+
+from workflow_scripts import training as trainer
+from workflow_scripts.errors import NotInThisVersion, UserError
+from workflow_scripts.files import read_json, read_run_record
+from workflow_scripts.model_folders import manifest_folder
+from workflow_scripts.records import read_table
+from workflow_scripts.t2i import finetune, flow, latents
+
+WEIGHTS = "diffusion_pytorch_model.safetensors"
+
+
+@pytest.fixture(scope="module", params=["sd3", "qwen-image"])
+def world(request, tmp_path_factory):
+    """(family, base folder, latents.json, image ids)"""
+    folder = tmp_path_factory.mktemp(request.param)
+    base, pool = save_base(request.param, folder / "base"), save_pool(folder / "pool", 10)
+    spec = {"family": request.param, "model": {"path": str(base)}, "num_images": 10, "resolution": 32}
+    latents.main(["--spec", json.dumps(spec), "--pool", str(pool), "--out", str(folder / "latents.json")])
+    return request.param, base, folder / "latents.json", latents.read_latents(folder / "latents.json")[0]
+
+
+def run(world, folder, captions=None, **changes):
+    family, base, latents_json, image_ids = world
+    spec = {"family": family, "model": {"path": str(base)}, "num_images": 10, "resolution": 32, "seed": 0}
+    spec |= {"max_text_tokens": MAX_TEXT_TOKENS[family], "training": training(**changes)}
+    captions = captions or save_captions(folder / "captions", image_ids)
+    out, curve = folder / "model.json", folder / "training.csv"
+    words = ["--spec", json.dumps(spec), "--latents", str(latents_json), "--captions", str(captions)]
+    finetune.main([*words, "--out", str(out), "--log-table", str(curve)])
+    return load_file(manifest_folder(out) / WEIGHTS), read_table(curve, "training"), out
+
+
+def test_the_whole_transformer_learns_and_nothing_else(world, tmp_path):
+    base = world[1]
+    before = {path: path.read_bytes() for path in base.rglob("*") if path.is_file()}
+    weights, curve, out = run(world, tmp_path)
+    old = load_file(base / "transformer" / WEIGHTS)
+    assert weights.keys() == old.keys()
+    still = [name for name in weights if torch.equal(weights[name], old[name])]
+    # Positions are no parameters; what the last block would make of the text is read by nothing.
+    assert all(name == "pos_embed.pos_embed" or ".2." in name for name in still), still
+    assert {path: path.read_bytes() for path in base.rglob("*") if path.is_file()} == before
+    assert curve.step.tolist() == [1, 2, 3, 4, 5, 6]
+    assert curve.epoch.tolist() == pytest.approx([0.4 * step for step in range(1, 7)])
+    assert sorted(path.name for path in out.parent.iterdir()) == sorted(
+        [read_json(out)["fingerprint"], "captions", "model.json", "model.json.run.json", "training.csv"]
+    )
+    assert [path.name for path in (out.parent / read_json(out)["fingerprint"]).iterdir()] == ["transformer"]
+
+
+def test_a_killed_run_ends_as_an_uninterrupted_one(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0.0)
+    whole, curve, _ = run(world, tmp_path / "whole")
+    pid = os.fork()
+    if pid == 0:
+        read = flow.Visits.__getitem__
+
+        def deadly(self, visit):
+            if visit == 16:  # the fifth step's first
+                os.kill(os.getpid(), signal.SIGKILL)
+            return read(self, visit)
+
+        monkeypatch.setattr(flow.Visits, "__getitem__", deadly)
+        try:
+            run(world, tmp_path / "killed")
+        finally:
+            os._exit(1)
+    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
+    assert not (tmp_path / "killed" / "model.json").exists()
+    left = sorted(path.name for path in (tmp_path / "killed").rglob("checkpoint-*"))
+    assert left and left[-1] in ("checkpoint-3", "checkpoint-4")
+    resumed, curve_again, _ = run(world, tmp_path / "killed")
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert curve_again.equals(curve)
+
+
+def test_four_at_once_learn_as_two_and_two(world, tmp_path):
+    _, one_curve, _ = run(world, tmp_path / "one", steps=3)
+    _, two_curve, _ = run(world, tmp_path / "two", steps=3, per_device_batch=2)
+    assert two_curve.loss.tolist() == pytest.approx(one_curve.loss.tolist(), rel=1e-3)
+    assert two_curve.grad_norm.tolist() == pytest.approx(one_curve.grad_norm.tolist(), rel=1e-3)
+
+
+def test_unusable_captions_are_left_out_and_counted(world, tmp_path):
+    image_ids = world[3]
+    changes = {1: {"error": "engine: out of memory"}, 4: {"caption": "  "}, 6: {"caption": None, "error": "refused"}}
+    captions = save_captions(tmp_path / "captions", image_ids, changes)
+    assert [n for n, text in enumerate(finetune.usable_captions(captions, image_ids)) if text is None] == [1, 4, 6]
+    run(world, tmp_path, captions, steps=1)
+    assert read_run_record(tmp_path / "model.json")["num_unusable_captions"] == 3
+    with pytest.raises(UserError, match="1 of 11 images have no caption, first stranger"):
+        finetune.usable_captions(captions, [*image_ids, "stranger"])
+    none = save_captions(tmp_path / "none", image_ids, {n: {"error": "refused"} for n in range(10)})
+    with pytest.raises(UserError, match="none of 10 captions can be used"):
+        run(world, tmp_path, none)
+
+
+def test_captions_that_an_encoder_cuts_are_counted(world, tmp_path):
+    changes = {0: {"caption": " ".join(["red"] * 90)}, 3: {"caption": " ".join(["red"] * 70)}}
+    run(world, tmp_path, save_captions(tmp_path / "captions", world[3], changes), steps=1)
+    for facts in read_run_record(tmp_path / "model.json")["captions_cut"].values():
+        assert (facts["num_cut"], facts["share_cut"]) == (2, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [({"zero_stage": 2}, "training.zero_stage"), ({"devices": 2, "global_batch": 8}, "training.devices")],
+)
+def test_what_this_version_cannot_do_ends_at_once(tmp_path, changes, key):
+    spec = {"family": "sd3", "model": {"path": "nowhere"}, "num_images": 10, "resolution": 32, "seed": 0}
+    spec |= {"max_text_tokens": 1, "training": training(**changes)}
+    words = ["--spec", json.dumps(spec), "--latents", "nowhere", "--captions", "nowhere", "--out", str(tmp_path / "m")]
+    with pytest.raises(NotInThisVersion, match=key):
+        finetune.main([*words, "--log-table", str(tmp_path / "t.csv")])
+    assert not list(tmp_path.iterdir())

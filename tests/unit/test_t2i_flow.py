@@ -1,0 +1,117 @@
+"""Flow matching: the loss in closed form, and captions as the only difference between captioners."""
+
+import pytest
+import torch
+from t2i_world import training
+
+from workflow_scripts.spec import T2iTraining
+from workflow_scripts.t2i.flow import FlowMatching, Visits, draw_u, seed_of
+
+
+class Toy:
+    """A family whose text is one number and whose velocity is what it is told."""
+
+    def __init__(self, velocity=None):
+        self._velocity = velocity
+
+    def sigmas(self, u):
+        return 1 - u
+
+    def normalise(self, latents):
+        return 2 * latents
+
+    def collate(self, texts):
+        return {"text": torch.stack([text["text"] for text in texts])}
+
+    def velocity(self, transformer, noisy, sigma, text):
+        return self._velocity(noisy, sigma, text)
+
+
+def number(value: float) -> dict[str, torch.Tensor]:
+    return {"text": torch.tensor(value)}
+
+
+def visits(texts, **changes) -> Visits:
+    settings = T2iTraining(**training(**changes))
+    generator = torch.Generator().manual_seed(0)
+    mean = torch.randn(len(texts), 2, 4, 4, generator=generator).half()
+    log_variance = torch.full_like(mean, -2.0)
+    image_ids = [f"image {n}" for n in range(len(texts))]
+    return Visits(Toy(), settings, 0, 40, image_ids, mean, log_variance, texts, number(-1.0))
+
+
+def test_captions_are_the_only_difference_between_captioners():
+    one = visits([number(float(n)) for n in range(10)], caption_dropout=0.3)
+    other = visits([None if n in (2, 7) else number(100.0 + n) for n in range(10)], caption_dropout=0.3)
+    dropped = 0
+    for visit in range(40):
+        image = one.image_of(visit)
+        a, b = one[visit], other[visit]
+        for key in ("latents", "noise", "sigma"):
+            assert torch.equal(a[key], b[key])
+        assert (a["usable"], b["usable"]) == (1.0, float(image not in (2, 7)))
+        texts = a["text"]["text"].item(), b["text"]["text"].item()
+        if texts[0] == -1:
+            assert texts == (-1, -1)
+            dropped += 1
+        else:
+            assert texts == (image, 100 + image if image not in (2, 7) else -1)
+    assert 5 <= dropped <= 20
+
+
+def test_a_visit_follows_from_its_number_whatever_was_read_before():
+    one, other = visits([number(0.0)] * 10), visits([number(0.0)] * 10)
+    forwards = [one[visit]["noise"] for visit in range(40)]
+    backwards = [other[visit]["noise"] for visit in reversed(range(40))][::-1]
+    assert all(torch.equal(a, b) for a, b in zip(forwards, backwards, strict=True))
+    assert len({noise.sum().item() for noise in forwards}) == 40
+
+
+def test_every_epoch_shows_each_image_once_in_an_order_of_its_own():
+    made = visits([number(0.0)] * 10)
+    orders = [[made.image_of(10 * epoch + n) for n in range(10)] for epoch in range(4)]
+    assert all(sorted(order) == list(range(10)) for order in orders)
+    assert len({tuple(order) for order in orders}) == 4
+
+
+def test_latents_are_drawn_from_the_posterior():
+    made = visits([number(0.0)] * 10)
+    errors = torch.stack([made[v]["latents"] - made.mean[made.image_of(v)].float() for v in range(40)])
+    assert errors.std().item() == pytest.approx(torch.exp(torch.tensor(-1.0)).item(), rel=0.1)  # log-variance -2
+    assert torch.equal(made.collate([made[3]])["latents"][0], 2 * made[3]["latents"])
+
+
+def test_loss_is_the_squared_error_of_noise_minus_latents():
+    latents, noise, sigma = torch.randn(5, 2, 4, 4), torch.randn(5, 2, 4, 4), torch.tensor([0.0, 0.25, 0.5, 0.9, 1.0])
+    seen = {}
+
+    def still(noisy, sigma, text):
+        seen["noisy"] = noisy
+        return torch.zeros_like(noisy)
+
+    usable = torch.tensor([1.0, 1.0, 0.0, 1.0, 0.0])
+    loss = FlowMatching(Toy(still), torch.nn.Identity())(latents, noise, sigma, usable, {})["loss"]
+    assert loss.item() == pytest.approx((noise - latents)[[0, 1, 3]].square().mean().item(), rel=1e-6)
+    assert torch.equal(seen["noisy"][0], latents[0])
+    assert torch.equal(seen["noisy"][4], noise[4])
+    assert torch.allclose(seen["noisy"][1], 0.75 * latents[1] + 0.25 * noise[1])
+    right = FlowMatching(Toy(lambda *_: noise - latents), torch.nn.Identity())
+    assert right(latents, noise, sigma, torch.ones(5), {})["loss"].item() == 0
+    assert right(latents, noise, sigma, torch.zeros(5), {})["loss"].item() == 0
+
+
+def test_noise_levels_follow_their_distribution():
+    generator = torch.Generator().manual_seed(0)
+    uniform = draw_u(T2iTraining(**training(timestep_sampling="uniform")), 20000, generator)
+    assert uniform.mean().item() == pytest.approx(0.5, abs=0.01)
+    assert uniform.var().item() == pytest.approx(1 / 12, abs=0.003)
+    settings = T2iTraining(**training(logit_mean=-1.5, logit_std=1.2))
+    logits = torch.logit(draw_u(settings, 20000, generator).double())
+    assert logits.mean().item() == pytest.approx(-1.5, abs=0.03)
+    assert logits.std().item() == pytest.approx(1.2, abs=0.03)
+
+
+def test_seeds_differ_and_fit_into_the_tables():
+    seeds = {seed_of("noise", 0, f"{prompt:05d}", index) for prompt in range(50) for index in range(4)}
+    assert len(seeds) == 200
+    assert all(0 <= seed < 2**63 for seed in seeds)
