@@ -82,7 +82,7 @@ def test_images_are_scaled_then_cut_at_the_centre(tmp_path, size):
 
 def test_errors_name_what_is_wrong(base, tmp_path):
     pool = save_pool(tmp_path / "pool", 3)
-    with pytest.raises(UserError, match="num_images is 9, but .* has 3 images"):
+    with pytest.raises(UserError, match=r"num_images is 9, but .* has 3 images"):
         run(base, pool, tmp_path / "latents.json", num_images=9)
     (tmp_path / "pool" / "1.png").write_bytes(b"no picture")
     with pytest.raises(UserError, match=r"1\.png: not a readable image"):
