@@ -5,7 +5,7 @@
 Files out, folders that `from_pretrained` and `AutoProcessor` load: --out/clip-llama and --out/siglip-qwen3 (know old
 words), --out/captioner-early and --out/captioner-late (clip-llama trained further on captions in all words, saved
 after few and after many steps), and --out/vlm_bases.json, written last: CPU seconds of each training, and what each
-captioner covers and gets right on held-out pictures when asked for a full and for a brief caption. Takes about ten
+captioner covers and gets right on held-out pictures when asked for a full and for a brief caption. Takes about five
 minutes of one CPU; results are repeatable on one machine, not bit for bit across machines.
 """
 

@@ -16,6 +16,8 @@ questions.jsonl is relative to the images folder beside it. Equal specs give equ
 training scene.
 
 Every kind of question is one that a tiny model answers well above chance once it has learnt from perfect captions.
+Left out, because in minutes it does not: options named by letters (the likeliest option's words are taken instead),
+and objects asked for by colour and shape at once (existence and position ask for a shape).
 """
 
 import csv

@@ -49,6 +49,7 @@ BRIGHTNESS = (0.88, 1.0)  # range of the factor on a block's colour
 MIN_BLOCK_PIXELS = 10  # the smallest block has more than twice as many
 
 SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>", "<unk>", "<image>")
+# "?" stands in no question (see questions.py); the ids of the others are those of the shipped checkpoints.
 QUESTION_WORDS = (
     *("?", "on", "is", "there", "a", "what", "color", "shape", "size", "background", "how", "many", "where"),
     *("the", "describe", "briefly", "yes", "no", "1", "2", "3", "4"),
