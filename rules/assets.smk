@@ -48,4 +48,4 @@ if CONFIG.world:
             "Make the blocks world"
         shell:
             "{resources.python} -m workflow_scripts.blocks.make_world --spec {params.spec:q}"
-            " --out-dir {RESULTS}/world --out {output} > {log} 2>&1"
+            " --out {RESULTS}/world --manifest {output} > {log} 2>&1"
