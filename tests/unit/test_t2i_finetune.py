@@ -91,6 +91,16 @@ def test_four_at_once_learn_as_two_and_two(world, tmp_path):
     assert two_curve.grad_norm.tolist() == pytest.approx(one_curve.grad_norm.tolist(), rel=1e-3)
 
 
+def test_bf16_keeps_master_weights_and_recomputing_changes_nothing(world, tmp_path):
+    plain, curve, _ = run(world, tmp_path / "plain", steps=2)
+    recomputed, curve_again, _ = run(world, tmp_path / "recomputed", steps=2, gradient_checkpointing=True)
+    assert all(torch.equal(plain[name], recomputed[name]) for name in plain)
+    assert curve_again.equals(curve)
+    halved, curve_halved, _ = run(world, tmp_path / "halved", steps=2, precision="bf16")
+    assert {tensor.dtype for tensor in halved.values()} == {torch.float32}
+    assert curve_halved.loss.tolist() == pytest.approx(curve.loss.tolist(), rel=0.03)
+
+
 def test_unusable_captions_are_left_out_and_counted(world, tmp_path):
     image_ids = world[3]
     changes = {1: {"error": "engine: out of memory"}, 4: {"caption": "  "}, 6: {"caption": None, "error": "refused"}}

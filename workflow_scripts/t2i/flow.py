@@ -97,8 +97,8 @@ class FlowMatching(nn.Module):
         super().__init__()
         self.transformer, self._velocity = transformer, family.velocity
 
-    def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: dict[str, Any] | None = None) -> None:
-        """What `Trainer` calls where gradients are to be recomputed; diffusers chooses the kind itself."""
+    def gradient_checkpointing_enable(self, **_: Any) -> None:
+        """What `Trainer` calls where activations are to be recomputed; how, diffusers decides."""
         self.transformer.enable_gradient_checkpointing()
 
     def forward(
