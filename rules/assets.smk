@@ -49,3 +49,24 @@ if CONFIG.world:
         shell:
             "{resources.python} -m workflow_scripts.blocks.make_world --spec {params.spec:q}"
             " --out {RESULTS}/world --manifest {output} > {log} 2>&1"
+
+    rule rebuild_bases:
+        output:
+            f"{RESULTS}/bases.json",
+        log:
+            f"{RESULTS}/logs/rebuild_bases.log",
+        benchmark:
+            f"{RESULTS}/logs/rebuild_bases.tsv"
+        conda:
+            "../envs/train.yaml"
+        threads: 1
+        resources:
+            mem_mb=4000,
+            runtime=60,
+            python=PYTHON,
+        message:
+            "Train the checkpoints in resources/blocks anew, beside them"
+        shell:
+            "({resources.python} -m workflow_scripts.blocks.build_t2i_bases --out {RESULTS}/bases"
+            " && {resources.python} -m workflow_scripts.blocks.build_vlm_bases --spec '{{}}' --out {RESULTS}/bases"
+            " && cp {RESULTS}/bases/vlm_bases.json {output}) > {log} 2>&1"
