@@ -41,6 +41,7 @@ def train(
     """Train on the samples in their order, one pass: the rows of the loss curve (table `training`, epoch left out).
 
     `len(samples)` must be steps x global_batch; the model takes what `collate` makes of a batch and returns {"loss"}.
+    Where the model counts learnt tokens, a step's loss is their mean over its global batch, however that is split.
     Checkpoints lie in `folder`; the newest whole one is resumed from, and the result is that of an uninterrupted
     run. Raises UserError where the loss is not finite.
     """

@@ -9,10 +9,11 @@ from workflow_scripts.model_folders import write_manifest
 from workflow_scripts.plan import AlignJob, SftJob
 from workflow_scripts.progress import log
 from workflow_scripts.records import write_table
+from workflow_scripts.training import num_steps, remove_checkpoints, train
 from workflow_scripts.vlm.batches import Batches
 from workflow_scripts.vlm.data import Sample, in_order
 from workflow_scripts.vlm.model import freeze, load, save
-from workflow_scripts.vlm.trainer import num_steps, remove_checkpoints, train
+from workflow_scripts.vlm.trainer import LlavaTrainer
 
 CountTokens = Callable[[list[str]], list[int]]
 Facts = dict[str, Any]
@@ -53,7 +54,7 @@ def run_stage(
     )
     batches = Batches(processor, job.model.pad_to_square, job.stage.max_length)
     ordered = in_order(samples, job.seed, steps * job.stage.global_batch)
-    curve = train(model, ordered, batches, job.stage, job.seed, folder)
+    curve = train(model, ordered, batches, job.stage, job.seed, folder, LlavaTrainer)
     save(model, processor, folder / "model")
     for row in curve:
         row["epoch"] = row["step"] * job.stage.global_batch / len(samples)

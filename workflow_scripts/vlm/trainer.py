@@ -1,145 +1,15 @@
-"""One training run with the Transformers `Trainer`: exact settings, checkpoints that a killed job resumes from."""
+"""The Transformers `Trainer` for LLaVA."""
 
-import math
-import shutil
-import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-import torch
-from transformers import LlavaForConditionalGeneration, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import Trainer
 
-from workflow_scripts.errors import UserError
-from workflow_scripts.progress import Progress, log
-from workflow_scripts.spec import Optimisation
 from workflow_scripts.vlm.model import read_weights
 
-CHECKPOINT_SECONDS = 600.0  # at most this much work is lost
-_LOG_ROWS = 100  # of the loss curve
-_COMPLETE = "complete"  # the file that marks a checkpoint as whole
 
-
-def num_steps(settings: Optimisation, num_samples: int) -> int:
-    """Optimiser steps of a run: as set, or `epochs` over the samples, the last batch filled from the next pass."""
-    return settings.steps or math.ceil(settings.epochs * num_samples / settings.global_batch)
-
-
-def warmup_steps(settings: Optimisation, steps: int) -> int:
-    """Steps of linear warm-up: as set, or their share of all steps, rounded up."""
-    return settings.warmup_steps or math.ceil(settings.warmup_ratio * steps)
-
-
-def train(
-    model: LlavaForConditionalGeneration,
-    samples: Sequence[Any],
-    collate: Callable[[list[Any]], dict[str, torch.Tensor]],
-    settings: Optimisation,
-    seed: int,
-    folder: Path,
-) -> list[dict[str, Any]]:
-    """Train on the samples in their order, one pass: the rows of the loss curve (table `training`, epoch left out).
-
-    `len(samples)` must be steps x global_batch. The loss of a step is the mean over all learnt tokens of its global
-    batch, however it is split. Checkpoints lie in `folder`; the newest whole one is resumed from, and the result is
-    that of an uninterrupted run. Raises UserError where the loss is not finite.
-    """
-    steps = len(samples) // settings.global_batch
-    on_gpu = torch.cuda.is_available()
-    arguments = TrainingArguments(
-        output_dir=str(folder),
-        max_steps=steps,
-        per_device_train_batch_size=settings.per_device_batch,
-        gradient_accumulation_steps=settings.accumulation,
-        train_sampling_strategy="sequential",
-        learning_rate=settings.learning_rate,
-        lr_scheduler_type=settings.schedule,
-        warmup_steps=warmup_steps(settings, steps),
-        weight_decay=settings.weight_decay,
-        adam_beta1=settings.betas[0],
-        adam_beta2=settings.betas[1],
-        max_grad_norm=settings.max_grad_norm,
-        bf16=settings.precision == "bf16",
-        gradient_checkpointing=settings.gradient_checkpointing,
-        gradient_checkpointing_kwargs={"use_reentrant": False},
-        seed=seed,
-        use_cpu=not on_gpu,
-        dataloader_pin_memory=on_gpu,
-        remove_unused_columns=False,
-        logging_steps=max(1, steps // _LOG_ROWS),
-        logging_nan_inf_filter=False,
-        save_strategy="no",  # _Checkpoints saves by the clock
-        save_total_limit=2,
-        report_to="none",
-        disable_tqdm=True,
-    )
-    checkpoint = _last_checkpoint(folder)
-    done = int(checkpoint.name.split("-")[1]) if checkpoint else 0
-    if checkpoint:
-        log.info("resuming from step %d of %d (%s)", done, steps, checkpoint)
-    trainer = _Trainer(
-        model=model,
-        args=arguments,
-        train_dataset=samples,
-        data_collator=collate,
-        callbacks=[_Checkpoints(), _Watch(Progress(steps, "steps", done=done))],
-    )
-    trainer.remove_callback(PrinterCallback)
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    columns = ("step", "loss", "learning_rate", "grad_norm")
-    return [{name: row[name] for name in columns} for row in trainer.state.log_history if "loss" in row]
-
-
-def remove_checkpoints(folder: Path) -> None:
-    """Delete the checkpoints of a finished run."""
-    for checkpoint in folder.glob("checkpoint-*"):
-        shutil.rmtree(checkpoint)
-
-
-def _last_checkpoint(folder: Path) -> Path | None:
-    """The newest whole checkpoint; one that was cut short by the end of its process is deleted."""
-    whole = []
-    for checkpoint in folder.glob("checkpoint-*"):
-        if (checkpoint / _COMPLETE).exists():
-            whole.append(checkpoint)
-        else:
-            shutil.rmtree(checkpoint)
-    return max(whole, key=lambda path: int(path.name.split("-")[1]), default=None)
-
-
-class _Trainer(Trainer):
+class LlavaTrainer(Trainer):
     """Checkpoints hold LLaVA's weights under the names of its published folders; `from_pretrained` knows both kinds of
     names, `Trainer` does not, and would only warn and go on with the weights that it started from."""
 
     def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
         self.model.load_state_dict(read_weights(Path(resume_from_checkpoint)).state_dict())
-
-
-class _Checkpoints(TrainerCallback):
-    """Saves every CHECKPOINT_SECONDS, and marks a checkpoint once all its files are written."""
-
-    def __init__(self) -> None:
-        self.saved = time.monotonic()
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if time.monotonic() - self.saved >= CHECKPOINT_SECONDS and state.global_step < state.max_steps:
-            control.should_save = True
-
-    def on_save(self, args, state, control, **kwargs):
-        (Path(args.output_dir) / f"checkpoint-{state.global_step}" / _COMPLETE).touch()
-        self.saved = time.monotonic()
-
-
-class _Watch(TrainerCallback):
-    """Logs progress, stops a run whose loss is lost."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
-
-    def on_step_end(self, args, state, control, **kwargs):
-        self.progress.update(1)
-
-    def on_log(self, args, state, control, logs=None, **kwargs):
-        loss = (logs or {}).get("loss", 0.0)
-        if not math.isfinite(loss):
-            raise UserError(f"the loss is {loss} at step {state.global_step}: lower learning_rate or look at the data")
