@@ -14,15 +14,17 @@ import torch
 from safetensors.torch import load_file
 from vlm_helpers import align_spec, make_base, make_conversations, model_spec
 
+from workflow_scripts import training
 from workflow_scripts.errors import NotInThisVersion, UserError
 from workflow_scripts.files import read_json, read_run_record
 from workflow_scripts.model_folders import manifest_folder
 from workflow_scripts.records import read_table
 from workflow_scripts.spec import Optimisation, VlmModel, VlmStage
-from workflow_scripts.vlm import align, trainer
+from workflow_scripts.vlm import align
 from workflow_scripts.vlm.batches import Batches
 from workflow_scripts.vlm.data import read_conversations
 from workflow_scripts.vlm.model import freeze, load, module_of
+from workflow_scripts.vlm.trainer import LlavaTrainer
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +66,7 @@ def test_what_learns_moves_and_nothing_else(tmp_path, data, architecture, module
     assert {module_of(name) for name in learning} == set(modules)
     before = {name: p.clone() for name, p in model.named_parameters()}
     samples = read_conversations(data)[:12]
-    trainer.train(model, samples, Batches(processor, False, 64), stage, 0, tmp_path)
+    training.train(model, samples, Batches(processor, False, 64), stage, 0, tmp_path, LlavaTrainer)
     moved = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
     assert moved == learning
     assert num_learning == sum(before[name].numel() for name in learning)
@@ -87,7 +89,7 @@ def test_steps_are_those_of_a_plain_loop(tmp_path, base, data, schedule):
     model, processor = loaded(base)
     freeze(model, stage)
     plain, batches, samples = copy.deepcopy(model), Batches(processor, False, 64), read_conversations(data)
-    curve = trainer.train(model, samples, batches, stage, 0, tmp_path)
+    curve = training.train(model, samples, batches, stage, 0, tmp_path, LlavaTrainer)
 
     learning = [p for p in plain.parameters() if p.requires_grad]
     groups = [
@@ -129,7 +131,9 @@ def test_accumulation_changes_nothing(tmp_path, base, data):
         model, processor = loaded(base)
         freeze(model, stage)
         folder = tmp_path / str(per_device)
-        curve = trainer.train(model, read_conversations(data), Batches(processor, False, 64), stage, 0, folder)
+        curve = training.train(
+            model, read_conversations(data), Batches(processor, False, 64), stage, 0, folder, LlavaTrainer
+        )
         ends.append(([row["loss"] for row in curve], model.state_dict()))
     assert ends[0][0] == pytest.approx(ends[1][0], rel=1e-5)
     for name, tensor in ends[0][1].items():
@@ -140,12 +144,12 @@ def test_number_of_steps_and_warm_up():
     def settings(**changes):
         return Optimisation(learning_rate=1, global_batch=256, per_device_batch=8, devices=8, **changes)
 
-    assert trainer.num_steps(settings(), 558_128) == 2181
-    assert trainer.num_steps(settings(epochs=2), 558_128) == 4361
-    assert trainer.num_steps(settings(steps=7), 558_128) == 7
-    assert trainer.warmup_steps(settings(warmup_ratio=0.03), 2181) == 66
-    assert trainer.warmup_steps(settings(warmup_ratio=0.03, warmup_steps=5), 2181) == 5
-    assert trainer.warmup_steps(settings(), 2181) == 0
+    assert training.num_steps(settings(), 558_128) == 2181
+    assert training.num_steps(settings(epochs=2), 558_128) == 4361
+    assert training.num_steps(settings(steps=7), 558_128) == 7
+    assert training.warmup_steps(settings(warmup_ratio=0.03), 2181) == 66
+    assert training.warmup_steps(settings(warmup_ratio=0.03, warmup_steps=5), 2181) == 5
+    assert training.warmup_steps(settings(), 2181) == 0
 
 
 def run_align(spec, out) -> None:
@@ -154,8 +158,9 @@ def run_align(spec, out) -> None:
 
 KILLED = """
 import os, signal, sys
-from workflow_scripts.vlm import align, batches, trainer
-trainer.CHECKPOINT_SECONDS = 0.0
+from workflow_scripts import training
+from workflow_scripts.vlm import align, batches
+training.CHECKPOINT_SECONDS = 0.0
 make, calls = batches.Batches.__call__, []
 def make_or_die(self, samples):
     calls.append(1)
@@ -245,7 +250,7 @@ def test_a_lost_loss_stops(tmp_path, base, data):
     model, processor = loaded(base)
     freeze(model, stage)
     with pytest.raises(UserError, match=r"the loss is (nan|inf) at step"):
-        trainer.train(model, read_conversations(data), Batches(processor, False, 64), stage, 0, tmp_path)
+        training.train(model, read_conversations(data), Batches(processor, False, 64), stage, 0, tmp_path, LlavaTrainer)
 
 
 @pytest.mark.parametrize(
