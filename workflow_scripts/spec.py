@@ -280,7 +280,7 @@ class T2iTraining(Optimisation):
     timestep_sampling: Literal["logit_normal", "uniform"] = Field(
         "logit_normal", description="how noise levels are drawn"
     )
-    logit_mean: float = Field(0.0, description="mean of the normal behind logit_normal")
+    logit_mean: float = Field(0.0, description="mean of the normal behind logit_normal; below 0 is more noise")
     logit_std: float = Field(1.0, gt=0, description="its standard deviation")
     caption_dropout: Share = Field(0.0, description="share of captions replaced by the empty one, for guidance")
     needs: Needs = Needs()
