@@ -366,6 +366,7 @@ def test_curves_stay_in_their_box_and_tell_the_last_loss(made):
 
 def test_provenance_is_of_this_sweep_alone(copied):
     job, results = copied
+    (results / "logs/plot.tsv").write_text((results / "logs/regress.tsv").read_text())
     other = results / "published"
     other.mkdir()
     record = json.loads((results / "regression.csv.run.json").read_text()) | {"code": "another sweep's"}
@@ -375,6 +376,8 @@ def test_provenance_is_of_this_sweep_alone(copied):
     stages = {stage["name"]: stage for stage in told["stages"]}
     assert stages["captions"]["jobs"] == 2 and stages["captions"]["wall"] == pytest.approx(9.2)
     assert stages["captions"]["cpu"] == 9 and stages["regress"]["memory"] == 700.5 * 2**20
+    assert stages["figures"]["jobs"] == 1 and "plot" not in stages
+    assert told["licences"] == {"Apache-2.0": ["bases/model"]}
     assert stages["regress"]["finished"] and stages["capeval"]["jobs"] is None
 
 

@@ -11,6 +11,7 @@ from workflow_scripts.records import read_table
 from workflow_scripts.report.sweep import Sweep
 
 Data = dict[str, Any]
+LEFT_OUT = {"error": "unusable", "too_long": "too long"}
 CHANCE_LEVEL = 0.05  # one-sided level of the binomial test against chance
 
 
@@ -146,7 +147,8 @@ def _left_out_of_training(sweep: Sweep) -> Data:
 
 def _training_faults(record: Data) -> list[str]:
     """Captions left out and cut, as vlm.train (`num_captions_left_out`, `num_cut_samples`) and t2i.finetune count."""
-    told = [f"{n:,} {why.replace('_', ' ')}" for why, n in record.get("num_captions_left_out", {}).items() if n]
+    left_out = record.get("num_captions_left_out", {})
+    told = [f"{n:,} {LEFT_OUT.get(why, why)}" for why, n in left_out.items() if n]
     if record.get("num_unusable_captions"):
         told.append(f"{record['num_unusable_captions']:,} unusable")
     if record.get("num_cut_samples"):

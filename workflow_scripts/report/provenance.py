@@ -11,6 +11,15 @@ from workflow_scripts.files import read_json
 from workflow_scripts.report.sweep import Sweep
 
 Data = dict[str, Any]
+# Rules and tables at the top, by the stage that their other files are named after.
+STAGES = {
+    "make_world": "world",
+    "build_pool": "pool",
+    "collect_sweep": "scores",
+    "captioners": "scores",
+    "read_published": "scores",
+    "plot": "figures",
+}
 # Where run records lie. A sweep's folder may hold other sweeps' folders and a million pictures: no `**` here.
 RECORDS = (
     "*",
@@ -44,7 +53,7 @@ def provenance(sweep: Sweep) -> Data:
         "first": finished[0] if finished else None,
         "last": finished[-1] if finished else None,
         "stages": _stages(sweep.results, records),
-        "licences": sweep.job.licences,
+        "licences": _by_licence(sweep.job.licences),
     }
 
 
@@ -75,7 +84,7 @@ def _stages(results: Path, records: dict[Path, Data]) -> list[Data]:
 def _costs(logs: Path) -> dict[str, pd.DataFrame]:
     """Snakemake's benchmark rows by stage: `s` and `cpu_time` in seconds, `max_rss` in MiB (missing for short jobs)."""
     tables: dict[str, list[pd.DataFrame]] = {}
-    for path in sorted(logs.rglob("*.tsv")):
+    for path in sorted(set(logs.rglob("*.tsv")) - {logs / "write_report.tsv"}):  # an earlier page's
         table = pd.read_csv(path, sep="\t", na_values=["-", "NA"])
         absent = [column for column in ("s", "max_rss", "cpu_time") if column not in table]
         if absent:
@@ -84,7 +93,15 @@ def _costs(logs: Path) -> dict[str, pd.DataFrame]:
     return {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()}
 
 
+def _by_licence(licences: dict[str, str]) -> dict[str, list[str]]:
+    """The models and data sets under each licence."""
+    found: dict[str, list[str]] = {}
+    for thing, licence in licences.items():
+        found.setdefault(licence, []).append(thing)
+    return found
+
+
 def _stage(path: Path) -> str:
-    """The stage of a file: its first folder, or its name where it lies at the top; one job writes all regressions."""
+    """The stage of a record or benchmark file: its first folder, or by its name where it lies at the top."""
     name = path.parts[0] if len(path.parts) > 1 else path.name.split(".")[0]
-    return "regress" if name.startswith("regress") else name
+    return "regress" if name.startswith("regression") else STAGES.get(name, name)
