@@ -165,6 +165,13 @@ def test_items_that_agree_within_images_count_as_one():
     assert score.bootstrap(10 * one, 5000, 0.95, np.random.default_rng(0)) == pytest.approx(interval, nan_ok=True)
 
 
+def test_images_without_a_judged_item_are_not_drawn():
+    counts = np.random.default_rng(0).integers(0, 9, (20, 3))
+    expected = score.bootstrap(counts, 500, 0.95, np.random.default_rng(1))
+    padded = np.concatenate([counts, np.zeros((30, 3), np.int64)])
+    assert np.array_equal(score.bootstrap(padded, 500, 0.95, np.random.default_rng(1)), expected)
+
+
 @pytest.mark.parametrize("confidence", [0.95, 0.8])
 def test_intervals_of_ratios_are_those_of_scipy(confidence):
     numbers = np.random.default_rng(1)

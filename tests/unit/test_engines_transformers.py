@@ -8,8 +8,16 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from scipy import stats
-from transformers import AutoProcessor, LlavaForConditionalGeneration
+from transformers import (
+    AutoProcessor,
+    LlavaForConditionalGeneration,
+    LlavaNextConfig,
+    LlavaNextForConditionalGeneration,
+    LlavaNextImageProcessorPil,
+    LlavaNextProcessor,
+)
 
+from workflow_scripts.blocks.tokenizer import build_tokenizer
 from workflow_scripts.blocks.vlm_model import ARCHITECTURES, build_model, save_checkpoint
 from workflow_scripts.blocks.world import render, sample_scene
 from workflow_scripts.engines import Picture, transformers
@@ -43,6 +51,43 @@ def pictures(tmp_path_factory):
     for index in range(13):
         Image.fromarray(render(sample_scene(numbers), numbers)).save(path / f"{index}.png")
     return [Picture(f"id{index}", str(path / f"{index}.png")) for index in range(13)]
+
+
+@pytest.fixture(scope="module")
+def next_folder(tmp_path_factory):
+    """A LLaVA-NeXT, whose prompts grow with the picture's shape, so that a batch must be padded."""
+    path = tmp_path_factory.mktemp("model") / "next"
+    llava, grid = build_model("clip-llama", seed=0).config, [[32, 64], [64, 32], [64, 64]]
+    torch.manual_seed(0)
+    config = LlavaNextConfig(
+        vision_config=llava.vision_config, text_config=llava.text_config, image_token_id=llava.image_token_id,
+        vision_feature_layer=-1, image_grid_pinpoints=grid, image_seq_length=4, tie_word_embeddings=True,
+    )  # fmt: skip
+    model = LlavaNextForConditionalGeneration(config)
+    model.generation_config.update(eos_token_id=2, pad_token_id=0)
+    model.save_pretrained(path)
+    tokenizer, side = build_tokenizer(), {"height": 32, "width": 32}
+    LlavaNextProcessor(
+        LlavaNextImageProcessorPil(size={"shortest_edge": 32}, crop_size=side, image_grid_pinpoints=grid), tokenizer,
+        patch_size=16, vision_feature_select_strategy="default", num_additional_image_tokens=1,
+        chat_template=tokenizer.chat_template,
+    ).save_pretrained(path)  # fmt: skip
+    return path
+
+
+def test_prompts_of_different_lengths_share_a_batch(next_folder, tmp_path):
+    shapes, numbers = [(32, 32), (64, 32), (20, 90), (64, 64), (33, 200)], torch.Generator().manual_seed(0)
+    pictures = []
+    for width, height in shapes:
+        path = tmp_path / f"{width}x{height}.png"
+        pixels = torch.randint(0, 256, (height, width, 3), generator=numbers, dtype=torch.uint8)
+        Image.fromarray(pixels.numpy()).save(path)
+        pictures.append(Picture(path.name, str(path)))
+    made = engine(next_folder, Sampling(temperature=0.5), max_model_len=25)
+    together = made.caption(pictures)
+    assert together == [made.caption([picture])[0] for picture in pictures]
+    limits = {caption.num_tokens for caption in together if caption.finish_reason == "length"}
+    assert len(limits) > 1  # a longer prompt leaves less room
 
 
 def engine(folder, sampling=None, **changes):

@@ -98,10 +98,11 @@ def test_failed_rows_reach_the_tables_and_their_counts(tmp_path):
     write_table(tmp_path / "pool.parquet", rows, "images")
     folder = tmp_path / "captions" / "human"
     job = replay_job(tmp_path / "captions.json", shard_size=3, **ALL_WARN)
-    caption.main([
+    words = [
         "--spec", job.model_dump_json(), "--pool", str(tmp_path / "pool.parquet"), "--shards", "0:2",
         "--out-dir", str(folder), "--out", str(folder / "jobs" / "0.json"),
-    ])  # fmt: skip
+    ]  # fmt: skip
+    caption.main(words)
     record = read_run_record(folder / "jobs" / "0.json")
     assert record["replay"] == COUNTS
     assert (record["num_images"], record["num_errors"], record["num_empty"], record["num_cut"]) == (4, 3, 1, 0)
@@ -114,6 +115,10 @@ def test_failed_rows_reach_the_tables_and_their_counts(tmp_path):
     assert table["image_id"].tolist() == [p.image_id for p in pictures(*NAMES)]
     statistics = read_table(folder / "statistics.csv", "caption_statistics").iloc[0]
     assert statistics[["num_images", "num_usable", "num_errors", "num_empty"]].tolist() == [4, 1, 3, 1]
+    # The file was edited since: its shards are not kept.
+    write_json(tmp_path / "captions.json", [{"image": "a.jpg", "caption": "another"}])
+    caption.main(words)
+    assert read_table(folder / "00000.parquet", "captions")["caption"][0] == "another"
 
 
 @pytest.fixture(scope="module")

@@ -49,7 +49,8 @@ def main(argv: list[str] | None = None) -> None:
         raise UserError(
             f"captioner {job.captioner}: {unjudged} of {len(verdicts)} checklist items "
             f"({unjudged / len(verdicts):.1%}) are unjudged, on {len(images)} images such as {images[0]}; "
-            f"capeval.max_unjudged_share allows {job.max_unjudged_share:.1%}. The column `reasoning` of {args.verdicts} says why"
+            f"capeval.max_unjudged_share allows {job.max_unjudged_share:.1%}. "
+            f"The column `reasoning` of {args.verdicts} says why"
         )
     scores = score(verdicts, benchmark, job.resamples, job.confidence, job.seed)
     scores.insert(0, "captioner", job.captioner)
