@@ -83,7 +83,7 @@ def test_prompts_of_different_lengths_share_a_batch(next_folder, tmp_path):
         pixels = torch.randint(0, 256, (height, width, 3), generator=numbers, dtype=torch.uint8)
         Image.fromarray(pixels.numpy()).save(path)
         pictures.append(Picture(path.name, str(path)))
-    made = engine(next_folder, Sampling(temperature=0.5), max_model_len=25)
+    made = engine(next_folder, max_model_len=32)  # greedy: noise would drown the scores of random weights
     together = made.caption(pictures)
     assert together == [made.caption([picture])[0] for picture in pictures]
     limits = {caption.num_tokens for caption in together if caption.finish_reason == "length"}
