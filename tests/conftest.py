@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+# Before torch is imported, here and in what tests start: the order in which two threads add up would change sums.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

@@ -85,7 +85,7 @@ def test_a_killed_run_ends_as_an_uninterrupted_one(world, tmp_path, monkeypatch,
     died = subprocess.run(
         [sys.executable, "-c", KILLED, repr(world), str(tmp_path / "killed")],
         cwd=root,
-        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": paths},
         timeout=300,
     )
     assert died.returncode == -signal.SIGKILL
