@@ -34,7 +34,7 @@ class _OneOfEachKey(yaml.SafeLoader):
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """A YAML file as a dict. Raises UserError naming file and line where it is absent, broken or has a key twice."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with Path(path).open(encoding="utf-8") as file:
             value = yaml.load(file, _OneOfEachKey)  # noqa: S506 (a SafeLoader)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
@@ -74,7 +74,8 @@ def _fault(error: Any) -> str:
     if kind == _MISSING:
         return f"{place}: missing, it has no default"
     if kind == _LITERAL:
-        return f"{place}: {error['input']!r} is none of {error['ctx']['expected']}{_hint(str(error['input']), _literals(loc))}"
+        hint = _hint(str(error["input"]), _literals(loc))
+        return f"{place}: {error['input']!r} is none of {error['ctx']['expected']}{hint}"
     if kind == _VALUE:
         return f"{place}: {error['ctx']['error']}"
     return f"{place}: {error['msg']} (got {error['input']!r})"
@@ -156,7 +157,8 @@ def _faults_of_whole(config: Config) -> list[str]:
         for name, pipeline in config.generation.pipelines.items():
             if pipeline.num_images > config.pool.size:
                 faults.append(
-                    f"generation.pipelines.{name}.num_images: {pipeline.num_images} asked, the pool has {config.pool.size}"
+                    f"generation.pipelines.{name}.num_images: {pipeline.num_images} asked, "
+                    f"the pool has {config.pool.size}"
                 )
     for name, captioner in config.captioners.items():
         if captioner.engine == "exact" and config.world is None:

@@ -35,7 +35,7 @@ def canonical_json(value: Any) -> str:
 
 def sha256_file(path: str | Path) -> str:
     """Hex sha256 of a file's bytes."""
-    with open(path, "rb") as file:
+    with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -59,9 +59,9 @@ def atomic(path: str | Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
     try:
         yield temporary
-        with open(temporary, "rb") as file:
+        with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
     folder = os.open(path.parent, os.O_RDONLY)

@@ -1,8 +1,8 @@
 """What each rule needs of the config: one model a rule's `--spec`, and the functions that cut it out of a sweep.
 
 A job depends on what it uses and on nothing else, so that an edit reruns just what it touches. Memory and time are
-left out, so are licences, and a hub repository stands as the local folder that it is fetched into. `stage_version` is raised by hand
-when a stage's code changes its results: GPU stages rerun for that, never for an edited comment.
+left out, so are licences, and a hub repository stands as the local folder that it is fetched into. `stage_version`
+is raised by hand when a stage's code changes its results: GPU stages rerun for that, never for an edited comment.
 """
 
 from pathlib import Path
@@ -219,7 +219,7 @@ def _sources_in(value: Any) -> list[Source]:
 
 
 def _settled(value: Any, assets: Path) -> Any:
-    """A section as its job sees it: repositories are local folders, and what the job asks of the machine is left out."""
+    """A section as its job sees it: repositories are local folders, what the job asks of the machine is left out."""
     if isinstance(value, Needs):
         return Needs()
     if isinstance(value, Source):

@@ -22,7 +22,7 @@ def _schema(**columns: pa.DataType) -> pa.Schema:
 
 
 SCHEMAS: dict[str, pa.Schema] = {
-    # The pool in its order: a subset of n images is its first n rows. `path` is as read, `image_id` the sha256 of the bytes.
+    # The pool in its order: a subset of n images is its first n rows. `image_id` is the sha256 of the file's bytes.
     "images": _schema(index=_COUNT, image_id=_TEXT, source=_TEXT, path=_TEXT, width=_COUNT, height=_COUNT),
     # One caption an image; `error` is null for a sound caption and names the fault otherwise.
     "captions": _schema(
@@ -241,7 +241,7 @@ def write_table(
 
 
 def read_table(path: str | Path, name: str) -> pd.DataFrame:
-    """A table as a frame. Raises UserError naming the file and the column that is missing, unknown or of a wrong type."""
+    """A table as a frame. Raises UserError naming file and column where one is missing, unknown or of a wrong type."""
     path, schema = Path(path), SCHEMAS[name]
     if not path.is_file():
         raise UserError(f"{path}: no such file (table {name!r})")

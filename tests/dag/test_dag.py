@@ -62,7 +62,7 @@ def edited(done, small, edit):
 
 def test_a_prompt_reruns_its_captioners_chain_and_the_final_tables(done, small):
     again = edited(done, small, lambda c: c["captioners"]["qwen3-vl-4b"].update(prompt="Describe."))
-    assert FINAL <= again.keys()
+    assert again.keys() >= FINAL
     chain = {path for rule, paths in again.items() if rule not in FINAL for path in paths}
     assert all("qwen3-vl-4b" in path for path in chain), chain
     assert {
@@ -91,7 +91,7 @@ def test_order_of_keys_labels_and_needs_rerun_no_stage(done, small):
 
 def test_a_comment_in_a_gpu_stage_reruns_nothing(done):
     for module in ("vlm/train.py", "captions/caption.py", "t2i/finetune.py", "capeval/judge.py"):
-        with open(done / "workflow_scripts" / module, "a") as file:
+        with (done / "workflow_scripts" / module).open("a") as file:
             file.write("# an edited comment\n")
     assert pending(done, *SMALL) == {}
 

@@ -42,7 +42,8 @@ def test_a_misspelling_is_found(rules):
     wrong = {"executor": "slurm", "set-resource": {}, "default-resources": {"gpus": 1},
              "set-resources": {"caption_shard": {"slurm_partion": "gpu"}}}  # fmt: skip
     assert faults(wrong, rules) == [
-        "unknown key set-resource", "unknown resource gpus", "unknown rule caption_shard", "unknown resource slurm_partion",
+        "unknown key set-resource", "unknown resource gpus", "unknown rule caption_shard",
+        "unknown resource slurm_partion",
     ]  # fmt: skip
 
 

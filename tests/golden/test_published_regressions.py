@@ -147,5 +147,9 @@ def test_every_declared_outcome_and_benchmark_is_there_once(sweep: Sweep):
     published = sweep.regression[(sweep.regression.spec == "published") & (sweep.regression.term == "C")]
     assert len(published) == 4 + 1 + 1 + 2 * 16 + 2 * 3  # pipelines, hallucination, dissociation, single benchmarks
     assert set(sweep.regression.spec) == {
-        "published", "robust", "without_llava_ov", "without_mmbench_scienceqa", "only_mmbench_scienceqa"
+        "published",
+        "robust",
+        "without_llava_ov",
+        "without_mmbench_scienceqa",
+        "only_mmbench_scienceqa",
     }, "no simex: the paper has no intervals"

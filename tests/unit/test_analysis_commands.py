@@ -26,8 +26,12 @@ SPEC = {
     "seeds": [0, 1],
     "simex_draws": 40,
 }
-TABLES = {"regression": "regression", "models": "regression_models", "influence": "regression_influence",
-          "sensitivity": "regression_sensitivity"}
+TABLES = {
+    "regression": "regression",
+    "models": "regression_models",
+    "influence": "regression_influence",
+    "sensitivity": "regression_sensitivity",
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,16 +43,39 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_table(
         folder / "captioners.csv", pd.DataFrame({"captioner": NAMES, "family": families, "label": NAMES}), "captioners"
     )
-    capeval = pd.DataFrame({
-        "captioner": NAMES, "group_kind": "overall", "group": "all", "C": c, "C_low": c - 1, "C_high": c + 1, "P": p,
-        "P_low": p - 1.5, "P_high": p + 1.5, "num_yes": 5, "num_no": 5, "num_not_mentioned": 5, "num_unjudged": 0,
-    })
+    capeval = pd.DataFrame(
+        {
+            "captioner": NAMES,
+            "group_kind": "overall",
+            "group": "all",
+            "C": c,
+            "C_low": c - 1,
+            "C_high": c + 1,
+            "P": p,
+            "P_low": p - 1.5,
+            "P_high": p + 1.5,
+            "num_yes": 5,
+            "num_no": 5,
+            "num_not_mentioned": 5,
+            "num_unjudged": 0,
+        }
+    )
     write_table(folder / "capeval.csv", capeval, "capeval")
     rows = [
         {
-            "captioner": name, "family": family, "pipeline": pipeline, "objective": need["objective"], "seed": seed,
-            "benchmark": benchmark, "metric": "accuracy", "raw": 0.5, "chance": 25.0, "num_items": 100,
-            "num_unparsed": 0, "score": 20 + 0.3 * c[i] + 0.1 * p[i] + rng.normal(0, 1), "harness": "capsweep",
+            "captioner": name,
+            "family": family,
+            "pipeline": pipeline,
+            "objective": need["objective"],
+            "seed": seed,
+            "benchmark": benchmark,
+            "metric": "accuracy",
+            "raw": 0.5,
+            "chance": 25.0,
+            "num_items": 100,
+            "num_unparsed": 0,
+            "score": 20 + 0.3 * c[i] + 0.1 * p[i] + rng.normal(0, 1),
+            "harness": "capsweep",
             "comparable": True,
         }
         for i, (name, family) in enumerate(zip(NAMES, families, strict=True))
@@ -121,10 +148,19 @@ def test_nothing_is_written_when_a_score_is_missing(inputs: Path, tmp_path: Path
 
 
 def test_figures_are_drawn(inputs: Path, results: Path, tmp_path: Path):
-    plot([
-        "--spec", json.dumps(SPEC), *reads(inputs), "--regression", str(results / "regression.csv"),
-        "--influence", str(results / "regression_influence.csv"), "--out-dir", str(tmp_path),
-    ])
+    plot(
+        [
+            "--spec",
+            json.dumps(SPEC),
+            *reads(inputs),
+            "--regression",
+            str(results / "regression.csv"),
+            "--influence",
+            str(results / "regression_influence.csv"),
+            "--out-dir",
+            str(tmp_path),
+        ]
+    )
     names = figure_names(AnalysisJob(**SPEC))
     assert names[-1] == "hallucination"
     for name in names:

@@ -37,10 +37,17 @@ def test_names_do_not_overlap_and_stay_inside(seed):
 
 
 def test_coverage_precision_states_n_the_interval_and_its_method(tmp_path):
-    design = pd.DataFrame({
-        "family": ["a", "a", "b", "c"], "label": list("wxyz"), "C": [40.0, 50, 60, 70], "P": [60.0, 75, 70, 90],
-        "C_se": [1.0, 1, 1, 1], "P_se": [2.0, 2, 2, 2],
-    }, index=list("wxyz"))
+    design = pd.DataFrame(
+        {
+            "family": ["a", "a", "b", "c"],
+            "label": list("wxyz"),
+            "C": [40.0, 50, 60, 70],
+            "P": [60.0, 75, 70, 90],
+            "C_se": [1.0, 1, 1, 1],
+            "P_se": [2.0, 2, 2, 2],
+        },
+        index=list("wxyz"),
+    )
     caption = figures.coverage_precision(design, 0.95).get_supxlabel().replace("\n", " ")
     assert "n = 4 captioners of 3 families" in caption
     assert "95% intervals, bootstrap over images (4 of 4 captioners have them)" in caption

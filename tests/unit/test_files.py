@@ -1,6 +1,5 @@
 """Outputs appear whole or not at all, and tables are what their schema says."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -30,7 +29,7 @@ def test_atomic_leaves_the_old_file_after_an_error(tmp_path):
         temporary.write_text("half")
         raise RuntimeError
     assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["table.csv"]
+    assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]
 
 
 def test_killed_while_writing_leaves_no_output(tmp_path):

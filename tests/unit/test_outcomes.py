@@ -26,10 +26,19 @@ def captioners() -> pd.DataFrame:
 
 def capeval() -> pd.DataFrame:
     c, p = np.array([40.0, 50, 45, 60, 62]), np.array([70.0, 60, 80, 75, 90])
-    return pd.DataFrame({
-        "captioner": NAMES, "group_kind": "overall", "group": "all", "C": c, "C_low": c - 2, "C_high": c + 2,
-        "P": p, "P_low": p - 4, "P_high": p + 4,
-    })
+    return pd.DataFrame(
+        {
+            "captioner": NAMES,
+            "group_kind": "overall",
+            "group": "all",
+            "C": c,
+            "C_low": c - 2,
+            "C_high": c + 2,
+            "P": p,
+            "P_low": p - 4,
+            "P_high": p + 4,
+        }
+    )
 
 
 def scores() -> pd.DataFrame:
@@ -151,9 +160,13 @@ def test_sensitivity_names_and_sizes_are_checked(change, message):
 
 
 def test_sensitivity_changes_what_it_touches_only():
-    job = AnalysisJob(**JOB, sensitivity={
-        "without_pope": {"without_benchmarks": ["pope"]}, "without_a1": {"without_captioners": ["a1"]},
-    })
+    job = AnalysisJob(
+        **JOB,
+        sensitivity={
+            "without_pope": {"without_benchmarks": ["pope"]},
+            "without_a1": {"without_captioners": ["a1"]},
+        },
+    )
     outcomes = read_outcomes(job, pd.Index(NAMES), scores())
     found = {
         name: (list(stay.index), {o.name: o for o in changed})

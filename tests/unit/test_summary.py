@@ -22,10 +22,17 @@ JOB = AnalysisJob(
 
 def design() -> pd.DataFrame:
     rng = np.random.default_rng(3)
-    return pd.DataFrame({
-        "family": list("aabbccddee"), "label": NAMES, "C": np.linspace(30, 70, 10),
-        "P": rng.permutation(np.linspace(50, 90, 10)), "C_se": np.nan, "P_se": np.nan,
-    }, index=NAMES)
+    return pd.DataFrame(
+        {
+            "family": list("aabbccddee"),
+            "label": NAMES,
+            "C": np.linspace(30, 70, 10),
+            "P": rng.permutation(np.linspace(50, 90, 10)),
+            "C_se": np.nan,
+            "P_se": np.nan,
+        },
+        index=NAMES,
+    )
 
 
 def outcomes(u: np.ndarray, g: np.ndarray) -> list[Outcome]:
@@ -35,8 +42,14 @@ def outcomes(u: np.ndarray, g: np.ndarray) -> list[Outcome]:
         for pipeline, objective, benchmark, values in pairs
     ]
     singles = [
-        Outcome(f"{pipeline}/{benchmark}", "benchmark", objective, pipeline, ((pipeline, benchmark),),
-                pd.Series(values, index=NAMES))
+        Outcome(
+            f"{pipeline}/{benchmark}",
+            "benchmark",
+            objective,
+            pipeline,
+            ((pipeline, benchmark),),
+            pd.Series(values, index=NAMES),
+        )
         for pipeline, objective, benchmark, values in pairs
     ]
     return [*whole, *dissociation(whole), *singles]

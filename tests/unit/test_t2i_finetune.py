@@ -16,7 +16,7 @@ from workflow_scripts.errors import NotInThisVersion, UserError
 from workflow_scripts.files import read_json, read_run_record
 from workflow_scripts.model_folders import manifest_folder
 from workflow_scripts.records import read_table
-from workflow_scripts.t2i import finetune, flow, latents
+from workflow_scripts.t2i import finetune, latents
 
 WEIGHTS = "diffusion_pytorch_model.safetensors"
 

@@ -1,0 +1,1 @@
+"""Regress understanding and generation on coverage and precision, and draw what follows."""

@@ -18,14 +18,31 @@ from workflow_scripts.analysis.outcomes import Outcome
 
 matplotlib.use("Agg")
 STYLE = {
-    "font.size": 9, "axes.titlesize": 9.5, "axes.labelsize": 9, "axes.spines.top": False, "axes.spines.right": False,
-    "axes.grid": True, "grid.color": "0.92", "grid.linewidth": 0.8, "axes.axisbelow": True, "legend.frameon": False,
-    "svg.hashsalt": "capsweep", "figure.dpi": 100, "savefig.dpi": 160, "savefig.facecolor": "white",
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.labelsize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "0.92",
+    "grid.linewidth": 0.8,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "svg.hashsalt": "capsweep",
+    "figure.dpi": 100,
+    "savefig.dpi": 160,
+    "savefig.facecolor": "white",
 }
 # Okabe and Ito's colours, in an order whose lightness alternates, so that neighbours differ in grey as well.
 FAMILY_STYLES = [
-    ("#0072B2", "o"), ("#E69F00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#56B4E9", "v"), ("#D55E00", "P"),
-    ("#000000", "X"), ("#999999", "*"),
+    ("#0072B2", "o"),
+    ("#E69F00", "s"),
+    ("#009E73", "^"),
+    ("#CC79A7", "D"),
+    ("#56B4E9", "v"),
+    ("#D55E00", "P"),
+    ("#000000", "X"),
+    ("#999999", "*"),
 ]
 TERM_NAMES = {"C": "coverage C", "P": "precision P", "C-P": "C - P"}
 SPEC_MARKERS = ["o", "s", "D", "^", "v", "P", "X", "<", ">", "*"]
@@ -129,9 +146,7 @@ def coefficients(regression: pd.DataFrame, outcomes: list[Outcome], confidence: 
         for spec, (color, marker, fill) in zip(specs, styles, strict=True)
     ]
     _legend(figure, handles)
-    sizes = ", ".join(
-        f"{spec} {int(n)}" for spec, n in table.groupby("spec", sort=False).n_obs.first().items()
-    )
+    sizes = ", ".join(f"{spec} {int(n)}" for spec, n in table.groupby("spec", sort=False).n_obs.first().items())
     other = "jackknife for `simex`, HC3 for the others" if "simex" in specs else "HC3 for the others"
     _caption(
         figure,
@@ -163,8 +178,14 @@ def leave_one_out(
                     color, marker = styles[family]
                     lane = 0.17 * (list(styles).index(family) / max(1, len(styles) - 1) - 0.5)
                     ax.plot(
-                        estimate, y + lane, marker=marker, color=color, markersize=size, markeredgecolor="white",
-                        markeredgewidth=0.5, linestyle="none",
+                        estimate,
+                        y + lane,
+                        marker=marker,
+                        color=color,
+                        markersize=size,
+                        markeredgecolor="white",
+                        markeredgewidth=0.5,
+                        linestyle="none",
                     )
             if height:
                 ax.axhline(height - 0.5, color="0.85", linewidth=0.8)
@@ -204,8 +225,14 @@ def _points(ax: Axes, design: pd.DataFrame, x, y, x_error=None, y_error=None) ->
         of_family = (design.family == family).to_numpy()
         if x_error is not None:
             ax.errorbar(
-                x[of_family], y[of_family], xerr=x_error[of_family], yerr=y_error[of_family], fmt="none", ecolor=color,
-                elinewidth=1, alpha=0.6,
+                x[of_family],
+                y[of_family],
+                xerr=x_error[of_family],
+                yerr=y_error[of_family],
+                fmt="none",
+                ecolor=color,
+                elinewidth=1,
+                alpha=0.6,
             )
         ax.scatter(
             x[of_family], y[of_family], s=38, color=color, marker=marker, edgecolor="white", linewidth=0.6, zorder=3
@@ -239,9 +266,7 @@ def _limits(rows: pd.DataFrame) -> tuple[float, float]:
     return values.min() - margin, values.max() + margin
 
 
-def _interval(
-    ax: Axes, row: tuple, height: float, low: float, high: float, color: str, marker: str, fill: str
-) -> None:
+def _interval(ax: Axes, row: tuple, height: float, low: float, high: float, color: str, marker: str, fill: str) -> None:
     ax.plot(row.estimate, height, marker=marker, color=color, markerfacecolor=fill, markersize=4.5, zorder=3)
     if np.isnan(row.conf_low):
         return

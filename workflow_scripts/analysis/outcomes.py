@@ -84,9 +84,7 @@ def read_outcomes(
             values = _printed(name, captioners, aggregates)
             outcome = replace(outcome, values=values, num_seeds=None, seed_sd=None)
         pipelines.append(outcome)
-        singles += [
-            _mean(f"{name}/{part[1]}", "benchmark", pipeline.objective, name, (part,), table) for part in parts
-        ]
+        singles += [_mean(f"{name}/{part[1]}", "benchmark", pipeline.objective, name, (part,), table) for part in parts]
     composites = []
     for name, composite in job.composites.items():
         parts = tuple((pipeline, benchmark) for pipeline in composite.pipelines for benchmark in composite.benchmarks)
@@ -132,7 +130,11 @@ def constant(values: pd.Series | np.ndarray) -> bool:
 
 
 def _mean(
-    name: str, kind: str, objective: str | None, pipeline: str | None, parts: tuple[tuple[str, str], ...],
+    name: str,
+    kind: str,
+    objective: str | None,
+    pipeline: str | None,
+    parts: tuple[tuple[str, str], ...],
     table: pd.DataFrame,
 ) -> Outcome:
     by_seed = sum(table[part] for part in parts) / len(parts)  # columns: seeds

@@ -46,8 +46,12 @@ def score_rows(published: pd.DataFrame, captioners: pd.DataFrame) -> pd.DataFram
     if strangers:
         raise UserError(f"table4_benchmarks.csv has captioners that captioners.csv lacks: {', '.join(strangers)}")
     rows = published.assign(
-        family=published.captioner.map(families), seed=0, metric="as published", raw=published.score,
-        harness="published", comparable=True,
+        family=published.captioner.map(families),
+        seed=0,
+        metric="as published",
+        raw=published.score,
+        harness="published",
+        comparable=True,
     )
     return rows.reindex(columns=SCHEMAS["scores"].names)
 

@@ -84,8 +84,13 @@ def influence_table(design: pd.DataFrame, outcomes: list[Outcome]) -> pd.DataFra
 
 
 def _add(
-    terms: list[pd.DataFrame], models: list[dict], job: AnalysisJob, design: pd.DataFrame, outcome: Outcome,
-    spec: str, vcov: str,
+    terms: list[pd.DataFrame],
+    models: list[dict],
+    job: AnalysisJob,
+    design: pd.DataFrame,
+    outcome: Outcome,
+    spec: str,
+    vcov: str,
 ) -> None:
     x, y = design_matrix(design), outcome.values[design.index]
     fitted = fit(y.to_numpy(), x, vcov, job.confidence)

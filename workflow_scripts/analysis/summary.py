@@ -50,8 +50,11 @@ def recommend(design: pd.DataFrame, outcomes: list[Outcome], confidence: float) 
             "num_captioners": len(design),
             "table": [
                 {
-                    "captioner": name, "measured": float(y[name]), "predicted": float(predicted[name]),
-                    "predicted_low": float(low[name]), "predicted_high": float(high[name]),
+                    "captioner": name,
+                    "measured": float(y[name]),
+                    "predicted": float(predicted[name]),
+                    "predicted_low": float(low[name]),
+                    "predicted_high": float(high[name]),
                 }
                 for name in y.sort_values(ascending=False).index
             ],
