@@ -23,6 +23,8 @@ from workflow_scripts.spec import (
     Replay,
     Sampling,
     Section,
+    Server,
+    Serving,
     SftStage,
     Source,
     T2iBenchmark,
@@ -46,6 +48,29 @@ class PoolJob(Section):
     sources: dict[str, PoolSource]
     size: int
     seed: int
+
+
+class EngineJob(Section):
+    """Everything of an engine that decides its answers. How it is served (`Serving`, `Server`) decides nothing."""
+
+    engine: str
+    model: Source | None = None
+    server_model: str | None = None
+    max_model_len: int
+    max_pixels: int | None = None
+    chat_template_kwargs: dict[str, bool | int | str] = {}
+    remote_code: str | None = None
+    replay: Replay | None = None
+    dial: Dial | None = None
+
+
+class ServingJob(Section):
+    """How an engine runs, given to a command as `--serving`: GPUs, threads, the address of a server."""
+
+    gpus: int = 0
+    threads: int = 1
+    serving: Serving = Serving()
+    server: Server | None = None
 
 
 class CaptionJob(Section):

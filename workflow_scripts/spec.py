@@ -4,7 +4,7 @@
 """
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -34,7 +34,9 @@ class Source(Section):
     """Where files come from: a repository on the Hugging Face hub, or a local folder or file that takes its place."""
 
     hub: str | None = Field(None, pattern=r"^[\w.-]+/[\w.-]+$", description="repository on the hub, `owner/name`")
+    kind: Literal["model", "dataset"] = Field("model", description="kind of the repository")
     revision: str = Field("main", description="commit or tag of the repository; assets.lock.yaml pins branches")
+    files: list[str] = Field([], description="patterns of the files to fetch, such as `*.json`; default: all")
     path: Path | None = Field(None, description="local folder or file; nothing is downloaded then")
     licence: str = Field("unstated", description="licence of the files, for the report")
 
@@ -71,6 +73,9 @@ class Sampling(Section):
     seed: int = Field(0, description="joined with the image's id for each caption")
 
 
+CaptionFault = Literal["empty", "one_symbol", "repetition", "refusal", "echo", "cut"]
+
+
 class Captioning(Section):
     """What all captioners share."""
 
@@ -79,6 +84,11 @@ class Captioning(Section):
     max_model_len: int = Field(gt=0, description="context of the engine in tokens, image included")
     sampling: Name = Field(description="the entry of `samplings` that captioners use unless they name another")
     samplings: dict[Name, Sampling] = Field(min_length=1, description="named ways to draw tokens")
+    attempts: int = Field(2, gt=0, description="times that an image is asked for, while its caption has a fault")
+    retry_temperature: float = Field(0.7, gt=0, description="temperature of the further attempts of a greedy captioner")
+    leave_out: list[CaptionFault] = Field(
+        list(get_args(CaptionFault)), description="faults that keep a caption out of training; CAPEval judges it anyway"
+    )
     shards_per_job: int = Field(1, gt=0, description="shards that one job captions with one engine")
 
 
@@ -113,13 +123,41 @@ class Dial(Section):
     seed: int = Field(0, description="joined with the image's id for each caption")
 
 
+class Server(Section):
+    """Any OpenAI-compatible address, for engine server."""
+
+    url: str = Field(pattern=r"^https?://", description="base address, such as http://localhost:8000/v1")
+    model: str = Field(description="what the server calls the model")
+    key_variable: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z_]\w*$",
+        description="environment variable that holds the key; the key is never written",
+    )
+    concurrency: int = Field(32, gt=0, description="requests in flight at once")
+    requests_per_minute: int | None = Field(None, gt=0, description="the server's rate limit; default: none")
+    attempts: int = Field(6, gt=0, description="times that a request is sent before its failure is an error")
+    timeout_seconds: float = Field(600, gt=0, description="longest wait for one answer")
+
+
+class Serving(Section):
+    """How engine vllm uses the job's GPUs: none of it is part of what is asked, so an edit reruns nothing."""
+
+    tensor_parallel: int = Field(1, gt=0, description="GPUs that share one copy of the model; others hold more copies")
+    max_num_seqs: int = Field(256, gt=0, description="answers that one copy writes at once")
+    gpu_memory: float = Field(0.9, gt=0, le=1, description="share of a GPU's memory that the engine takes")
+
+
 class Captioner(Section):
     """One caption source."""
 
     label: str = Field(description="name in figures")
     family: str = Field(description="model family, for colours and leave-one-family-out")
-    engine: Literal["vllm", "transformers", "replay", "exact"] = Field(description="what turns images into captions")
+    engine: Literal["vllm", "transformers", "server", "replay", "exact"] = Field(
+        description="what turns images into captions"
+    )
     model: Source | None = Field(None, description="weights, for engines vllm and transformers")
+    server: Server | None = Field(None, description="for engine server")
+    serving: Serving = Serving()
     prompt: str | None = Field(None, description="in place of captioning.prompt")
     sampling: Name | None = Field(None, description="in place of captioning.sampling")
     max_pixels: int | None = Field(None, gt=0, description="larger images are scaled down to this many pixels")
@@ -135,28 +173,50 @@ class Captioner(Section):
 
     @model_validator(mode="after")
     def _fits_engine(self) -> "Captioner":
-        wanted = {"vllm": "model", "transformers": "model", "replay": "replay", "exact": "dial"}[self.engine]
-        for key in ("model", "replay", "dial"):
-            if key == wanted and getattr(self, key) is None:
-                raise ValueError(f"engine {self.engine!r} needs the key {key!r}")
-            if key != wanted and getattr(self, key) is not None:
-                raise ValueError(f"engine {self.engine!r} does not use the key {key!r}")
+        _require_keys_of_engine(self, ("model", "server", "replay", "dial"))
+        if self.engine == "vllm" and self.needs.gpus % self.serving.tensor_parallel:
+            raise ValueError(
+                f"needs.gpus {self.needs.gpus} is no multiple of serving.tensor_parallel {self.serving.tensor_parallel}"
+            )
         return self
+
+
+_KEY_OF_ENGINE = {"vllm": "model", "transformers": "model", "server": "server", "replay": "replay", "exact": "dial"}
+
+
+def _require_keys_of_engine(section: Any, keys: tuple[str, ...]) -> None:
+    """Raise ValueError where one of `keys` is missing or given though the engine of the section says otherwise."""
+    for key in keys:
+        wanted = _KEY_OF_ENGINE[section.engine] == key
+        if wanted and getattr(section, key) is None:
+            raise ValueError(f"engine {section.engine!r} needs the key {key!r}")
+        if not wanted and getattr(section, key) is not None:
+            raise ValueError(f"engine {section.engine!r} does not use the key {key!r}")
 
 
 class Judge(Section):
     """What reads captions against CAPEval's checklists. It never sees an image."""
 
-    engine: Literal["vllm", "exact"] = Field(description="`exact` parses the blocks world's captions")
-    model: Source | None = Field(None, description="weights of a language model, for engine vllm")
+    engine: Literal["vllm", "transformers", "server", "exact"] = Field(
+        description="`exact` parses the blocks world's captions"
+    )
+    model: Source | None = Field(None, description="weights of a language model, for engines vllm and transformers")
+    server: Server | None = Field(None, description="for engine server")
+    serving: Serving = Serving()
+    chat_template_kwargs: dict[str, bool | int | str] = Field({}, description="passed to the model's chat template")
     max_model_len: int = Field(32768, gt=0, description="context of the judge in tokens")
-    votes: int = Field(1, gt=0, description="judgements of each item; the majority counts, a tie is unjudged")
+    items_per_prompt: int | None = Field(
+        None, gt=0, description="most items of a prompt; default: what the context holds"
+    )
+    reasoning: bool = Field(True, description="ask for a short reason before each verdict")
+    sampling: Sampling = Sampling()
+    votes: int = Field(1, gt=0, description="judgements of each item in orders of their own; a tie is unjudged")
+    attempts: int = Field(2, gt=0, description="times that an item is asked for, while it has no verdict")
     needs: Needs = Needs()
 
     @model_validator(mode="after")
     def _fits_engine(self) -> "Judge":
-        if (self.engine == "vllm") != (self.model is not None):
-            raise ValueError("engine 'vllm' needs the key 'model', engine 'exact' has none")
+        _require_keys_of_engine(self, ("model", "server"))
         return self
 
 
@@ -165,6 +225,10 @@ class Capeval(Section):
 
     data: Source = Field(description="checklist.jsonl, gt_caption.jsonl, images.csv and the folder image/")
     judge: Judge
+    second_judge: Judge | None = Field(None, description="judges everything too, for kappa; it never enters C and P")
+    labels: Path | None = Field(
+        None, description="CSV of verdicts by people: captioner, image_id, item_index, verdict; for kappa"
+    )
     missing_verdict: Literal["unjudged", "not_mentioned"] = Field(
         "unjudged",
         description="what an item without a readable verdict is; the published code says not_mentioned",
