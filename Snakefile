@@ -5,6 +5,7 @@ from workflow_scripts.analysis.settings import figure_names
 from workflow_scripts.config import check_config, read_yaml
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_json
+from workflow_scripts.spec import BASELINES
 
 # A config file given on the command line replaces the default one: merged, two sweeps would mix without a word.
 if not workflow.overwrite_configfiles:

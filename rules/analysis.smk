@@ -75,6 +75,7 @@ rule write_report:
         regression=rules.regress.output,
         figures=rules.plot.output,
         aggregates=rules.regress.input.aggregates,
+        judging=judging_tables(),
         statistics=[f"{RESULTS}/captions/{captioner}/statistics.csv" for captioner in CONFIG.captioners],
         code=code_of("report"),
     output:

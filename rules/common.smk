@@ -63,6 +63,37 @@ def captioner_needs(wildcards):
     return CONFIG.captioners[wildcards.captioner].needs
 
 
+def judge_again(wildcards):
+    """The judge of a second opinion."""
+    return CONFIG.capeval.second_judge if wildcards.again == "second" else CONFIG.capeval.judge
+
+
+def judge_again_needs(wildcards):
+    return judge_again(wildcards).needs
+
+
+def judge_again_job(wildcards):
+    second = wildcards.again == "second"
+    return plan.judge_job(CONFIG, CONFIG.capeval.second_judge) if second else plan.retest_job(CONFIG)
+
+
+def compared_verdicts():
+    """The verdicts and votes whose agreement is measured."""
+    job, folder = plan.reliability_job(CONFIG), f"{RESULTS}/capeval"
+    files = [f"{folder}/{name}/{table}.parquet" for name in job.captioners for table in ("verdicts", "votes")]
+    files += [f"{folder}/{name}/second/verdicts.parquet" for name in job.second_judged]
+    return files + [f"{folder}/{name}/retest/verdicts.parquet" for name in job.retested]
+
+
+def judging_tables():
+    """What the report says about the judge and the captions beside C and P."""
+    if CONFIG.published:
+        return []
+    tables = [f"{RESULTS}/{name}.csv" for name in ("capeval_baselines", "reliability", "confusion")]
+    tables += [f"{RESULTS}/capeval/{captioner}/diagnosis.csv" for captioner in CONFIG.captioners]
+    return tables + ([f"{RESULTS}/capeval/canaries.csv"] if plan.judge_is_model(CONFIG) else [])
+
+
 def vlm_pipeline(wildcards):
     return CONFIG.understanding.pipelines[wildcards.pipeline]
 

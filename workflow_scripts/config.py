@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from workflow_scripts.benchmarks import GENERATION, UNDERSTANDING
 from workflow_scripts.errors import UserError, nearest
 from workflow_scripts.plan import pipelines_of
-from workflow_scripts.spec import Config
+from workflow_scripts.spec import BASELINES, Config
 
 _EXTRA, _MISSING, _LITERAL, _VALUE = "extra_forbidden", "missing", "literal_error", "value_error"
 
@@ -160,6 +160,8 @@ def _faults_of_whole(config: Config) -> list[str]:
                     f"generation.pipelines.{name}.num_images: {pipeline.num_images} asked, "
                     f"the pool has {config.pool.size}"
                 )
+    for name in set(config.captioners) & set(BASELINES):
+        faults.append(f"captioners.{name}: the name of a baseline of CAPEval, give the captioner another")
     for name, captioner in config.captioners.items():
         if captioner.engine == "exact" and config.world is None:
             faults.append(f"captioners.{name}.engine: 'exact' reads blocks pictures, this sweep has no 'world'")

@@ -8,12 +8,14 @@ is raised by hand when a stage's code changes its results: GPU stages rerun for 
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from workflow_scripts.analysis.settings import AnalysisJob, PipelineScores, published_pipelines
+from workflow_scripts.capeval.prompt import PROMPT_VERSION
 from workflow_scripts.files import canonical_json, fingerprint
 from workflow_scripts.report.settings import ReportJob
 from workflow_scripts.spec import (
+    BASELINES,
     Config,
     Dial,
     Generate,
@@ -58,7 +60,7 @@ class EngineJob(Section):
     server_model: str | None = None
     max_model_len: int
     max_pixels: int | None = None
-    chat_template_kwargs: dict[str, bool | int | str] = {}
+    chat_template_kwargs: dict[str, bool | int | str] = Field({})
     remote_code: str | None = None
     replay: Replay | None = None
     dial: Dial | None = None
@@ -94,8 +96,14 @@ class CaptionJob(Section):
 class JudgeJob(Section):
     """Judge one captioner's captions of CAPEval's images."""
 
-    stage_version: int = 1
-    judge: Judge
+    stage_version: int = 2
+    engine: EngineJob
+    prompt_version: int = PROMPT_VERSION
+    items_per_prompt: int | None = None
+    reasoning: bool = True
+    sampling: Sampling = Sampling()
+    votes: int = 1
+    attempts: int = 2
     data: Source
 
 
@@ -110,6 +118,37 @@ class ScoreCaptionsJob(Section):
     resamples: int
     confidence: float
     seed: int
+
+
+class BaselinesJob(Section):
+    """Captions of CAPEval's images that no captioner wrote."""
+
+    stage_version: int = 1
+    data: Source
+    seed: int
+
+
+class ReliabilityJob(Section):
+    """Agreement of judgements. `captioners` are all that were judged, baselines too; the other lists are of them."""
+
+    stage_version: int = 1
+    captioners: list[str]
+    second_judged: list[str]
+    retested: list[str]
+    labels: Path | None
+    data: Source
+    resamples: int
+    confidence: float
+    seed: int
+
+
+class DiagnoseJob(Section):
+    """What the captioners miss and get wrong."""
+
+    stage_version: int = 1
+    captioners: list[str]
+    data: Source
+    num_examples: int = 3
 
 
 class AlignJob(Section):
@@ -299,11 +338,29 @@ def caption_job(config: Config, captioner: str, capeval: bool = False) -> Captio
     )
 
 
-def judge_job(config: Config) -> JudgeJob:
-    """How captions are judged."""
+def judge_job(config: Config, judge: Judge | None = None) -> JudgeJob:
+    """How captions are judged: by CAPEval's judge, or by another."""
+    judge = judge or config.capeval.judge
     return JudgeJob(
-        judge=_settled(config.capeval.judge, config.assets), data=_settled(config.capeval.data, config.assets)
+        engine=EngineJob(
+            engine=judge.engine,
+            model=_settled(judge.model, config.assets),
+            server_model=judge.server.model if judge.server else None,
+            max_model_len=judge.max_model_len,
+            chat_template_kwargs=judge.chat_template_kwargs,
+        ),
+        items_per_prompt=judge.items_per_prompt,
+        reasoning=judge.reasoning,
+        sampling=judge.sampling,
+        votes=judge.votes,
+        attempts=judge.attempts,
+        data=_settled(config.capeval.data, config.assets),
     )
+
+
+def judge_serving(judge: Judge) -> ServingJob:
+    """How a judge's engine runs."""
+    return ServingJob(gpus=judge.needs.gpus, threads=judge.needs.threads, serving=judge.serving, server=judge.server)
 
 
 def score_captions_job(config: Config, captioner: str) -> ScoreCaptionsJob:
@@ -318,6 +375,47 @@ def score_captions_job(config: Config, captioner: str) -> ScoreCaptionsJob:
         confidence=capeval.confidence,
         seed=capeval.seed,
     )
+
+
+def retest_job(config: Config) -> JudgeJob:
+    """The judge once more, with nothing but its seed changed."""
+    job = judge_job(config)
+    return job.model_copy(update={"sampling": job.sampling.model_copy(update={"seed": job.sampling.seed + 1})})
+
+
+def judge_is_model(config: Config) -> bool:
+    """Whether the judge can err: then it is asked again, and about canaries."""
+    return config.capeval.judge.engine != "exact"
+
+
+def judged_sources(config: Config) -> list[str]:
+    """Everybody whose captions are judged: the captioners, then the baselines."""
+    return [*config.captioners, *BASELINES]
+
+
+def baselines_job(config: Config) -> BaselinesJob:
+    """Which captions the baselines have."""
+    return BaselinesJob(data=_settled(config.capeval.data, config.assets), seed=config.capeval.seed)
+
+
+def reliability_job(config: Config) -> ReliabilityJob:
+    """Which judgements are compared."""
+    capeval = config.capeval
+    return ReliabilityJob(
+        captioners=judged_sources(config),
+        second_judged=list(config.captioners) if capeval.second_judge else [],
+        retested=["human"] if judge_is_model(config) else [],
+        labels=capeval.labels,
+        data=_settled(capeval.data, config.assets),
+        resamples=capeval.resamples,
+        confidence=capeval.confidence,
+        seed=capeval.seed,
+    )
+
+
+def diagnose_job(config: Config) -> DiagnoseJob:
+    """Whose captions are looked into."""
+    return DiagnoseJob(captioners=list(config.captioners), data=_settled(config.capeval.data, config.assets))
 
 
 def align_job(config: Config, pipeline: str, seed: int) -> AlignJob:

@@ -58,6 +58,60 @@ SCHEMAS: dict[str, pa.Schema] = {
         reasoning=_TEXT,
         judge=_TEXT,
     ),
+    # One judgement of one checklist item; `position` is its place in the order of the vote, `attempt` the one that
+    # settled it, 0 where nobody was asked.
+    "votes": _schema(
+        image_id=_TEXT,
+        item_index=_COUNT,
+        vote=_COUNT,
+        position=_COUNT,
+        attempt=_COUNT,
+        verdict=_TEXT,
+        reasoning=_TEXT,
+    ),
+    # A caption that may be talking to the judge, and the words that look so.
+    "flagged": _schema(image_id=_TEXT, kind=_TEXT, excerpt=_TEXT),
+    # One question with a known answer, as the judge decided it.
+    "canaries": _schema(
+        judge=_TEXT,
+        canary=_TEXT,
+        item_index=_COUNT,
+        kind=_TEXT,
+        question=_TEXT,
+        expected=_TEXT,
+        verdict=_TEXT,
+        reasoning=_TEXT,
+        agrees=_FLAG,
+    ),
+    # How far two judgements of the same items agree. `kind` is orders, retest, second_judge or labels. Shares are 0-1;
+    # kappa is null where one verdict is all that both gave. `num_unjudged` items lack a verdict on one of the sides.
+    "reliability": _schema(
+        captioner=_TEXT,
+        kind=_TEXT,
+        num_items=_COUNT,
+        num_unjudged=_COUNT,
+        agreement=_REAL,
+        kappa=_REAL,
+        kappa_low=_REAL,
+        kappa_high=_REAL,
+    ),
+    "confusion": _schema(captioner=_TEXT, kind=_TEXT, verdict=_TEXT, other_verdict=_TEXT, num_items=_COUNT),
+    # An example of what a captioner misses or gets wrong in one dimension: `fault` is missed (not_mentioned) or wrong
+    # (no). `share` of the dimension's judged items has the fault, `mean_share` over the sweep's captioners; percent.
+    # `sentence` of the caption is the one that has most of the question's words.
+    "diagnosis": _schema(
+        captioner=_TEXT,
+        dimension=_TEXT,
+        fault=_TEXT,
+        share=_REAL,
+        mean_share=_REAL,
+        example=_COUNT,
+        image_id=_TEXT,
+        item_index=_COUNT,
+        question=_TEXT,
+        reasoning=_TEXT,
+        sentence=_TEXT,
+    ),
     # Percent; P is null where nothing is mentioned. Intervals are null where there were no images to resample.
     "capeval": _schema(
         captioner=_TEXT,

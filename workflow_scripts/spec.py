@@ -174,10 +174,7 @@ class Captioner(Section):
     @model_validator(mode="after")
     def _fits_engine(self) -> "Captioner":
         _require_keys_of_engine(self, ("model", "server", "replay", "dial"))
-        if self.engine == "vllm" and self.needs.gpus % self.serving.tensor_parallel:
-            raise ValueError(
-                f"needs.gpus {self.needs.gpus} is no multiple of serving.tensor_parallel {self.serving.tensor_parallel}"
-            )
+        _require_whole_copies(self)
         return self
 
 
@@ -192,6 +189,13 @@ def _require_keys_of_engine(section: Any, keys: tuple[str, ...]) -> None:
             raise ValueError(f"engine {section.engine!r} needs the key {key!r}")
         if not wanted and getattr(section, key) is not None:
             raise ValueError(f"engine {section.engine!r} does not use the key {key!r}")
+
+
+def _require_whole_copies(section: Any) -> None:
+    """Raise ValueError where the GPUs of engine vllm do not hold whole copies of the model."""
+    gpus, parallel = section.needs.gpus, section.serving.tensor_parallel
+    if section.engine == "vllm" and gpus % parallel:
+        raise ValueError(f"needs.gpus {gpus} is no multiple of serving.tensor_parallel {parallel}")
 
 
 class Judge(Section):
@@ -217,7 +221,11 @@ class Judge(Section):
     @model_validator(mode="after")
     def _fits_engine(self) -> "Judge":
         _require_keys_of_engine(self, ("model", "server"))
+        _require_whole_copies(self)
         return self
+
+
+BASELINES = ("human", "shuffled", "template")  # judged like captioners in every sweep; no captioner bears their names
 
 
 class Capeval(Section):

@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-FINAL = {"collect_sweep", "regress", "plot", "write_report"}
+FINAL = {
+    *("collect_sweep", "regress", "plot", "write_report"),
+    *("measure_reliability", "diagnose_captions"),
+}
 
 
 def snakemake(checkout: Path, *arguments: str, check: bool = True) -> str:

@@ -30,6 +30,20 @@ def test_paper_sweep_on_a_fresh_clone(checkout):
     assert job_counts(checkout, "results/regression.csv") == PAPER
 
 
+def test_the_report_needs_the_baselines_and_a_check_of_the_judge(checkout):
+    """Three baselines are judged and scored, one of them twice; the judge answers canaries; none is trained on."""
+    more = {"caption_baselines": 1, "judge_captions": 10 + 3, "score_captions": 10 + 3, "judge_captions_again": 1}
+    more |= {"judge_canaries": 1, "collect_baselines": 1, "measure_reliability": 1, "diagnose_captions": 1}
+    assert job_counts(checkout, "results/report.html") == PAPER | more | {"plot": 1, "write_report": 1}
+
+
+def test_a_second_judge_reads_the_captioners(checkout, small):
+    small["capeval"]["second_judge"] = {"engine": "server", "server": {"url": "http://localhost:8000/v1", "model": "m"}}
+    (checkout / "second.yaml").write_text(yaml.safe_dump(small | {"results": "second"}))
+    counts = job_counts(checkout, "second/reliability.csv", "--configfile", "second.yaml")
+    assert counts["judge_captions_again"] == 2 + 1 and "train_vlm" not in counts
+
+
 def test_the_literal_slurm_command(checkout):
     assert job_counts(checkout, "--profile", "slurm", "results/regression.csv") == PAPER
 
@@ -101,7 +115,7 @@ def test_code_of_a_cheap_stage_reruns_it(done):
     before = module.read_text()
     module.write_text(before + "# an edit\n")
     try:
-        assert pending(done, *SMALL).keys() == FINAL
+        assert pending(done, *SMALL).keys() == FINAL - {"measure_reliability", "diagnose_captions"}
     finally:
         module.write_text(before)
 

@@ -23,7 +23,6 @@ from workflow_scripts.report.settings import ReportJob
 from workflow_scripts.spec import (
     Dial,
     Generate,
-    Judge,
     PoolSource,
     Sampling,
     SftStage,
@@ -200,7 +199,10 @@ class _Writer:
             dial=Dial(drop=drop, falsify=falsify),
         )
         self.note(f"{folder}/captions.parquet", captioning)
-        self.note(f"{folder}/verdicts.parquet", plan.JudgeJob(judge=Judge(engine="exact"), data=Source(path=self.data)))
+        self.note(
+            f"{folder}/verdicts.parquet",
+            plan.JudgeJob(engine=plan.EngineJob(engine="exact", max_model_len=1), data=Source(path=self.data)),
+        )
         self.note(
             f"{folder}/scores.csv",
             plan.ScoreCaptionsJob(

@@ -14,7 +14,7 @@ def what_was_run(sweep: Sweep) -> Data:
     """The settings of the sweep, as (name, value) pairs a part. Raises UserError where a run record is absent."""
     first = sweep.captioners[0]
     specs = {name: read_run_record(sweep.capeval_file(name, "captions.parquet"))["spec"] for name in sweep.captioners}
-    judged = read_run_record(sweep.capeval_file(first, "verdicts.parquet"))["spec"]["judge"]
+    judged = read_run_record(sweep.capeval_file(first, "verdicts.parquet"))["spec"]
     scored = read_run_record(sweep.capeval_file(first, "scores.csv"))["spec"]
     pool = read_run_record(sweep.results / "pool/images.parquet")["spec"]
     prompts = list(dict.fromkeys(spec["prompt"] for spec in specs.values() if spec["model"]))
@@ -74,11 +74,11 @@ def _sampling(sampling: Data) -> str:
 
 
 def _judge(judge: Data, scored: Data) -> str:
-    who = (
-        "exact (parses the caption)"
-        if judge["engine"] == "exact"
-        else f"{name_of(judge['model'])} under {judge['engine']}"
-    )
+    engine = judge["engine"]
+    who = "exact (parses the caption)"
+    if engine["engine"] != "exact":
+        who = f"{engine['server_model'] or name_of(engine['model'])} under {engine['engine']}"
+        who += f", prompt version {judge['prompt_version']}"
     votes = f"{judge['votes']} vote" + "s" * (judge["votes"] > 1)
     missing = scored["missing_verdict"].replace("_", " ")
     return (
