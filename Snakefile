@@ -2,6 +2,7 @@
 
 from workflow_scripts import plan
 from workflow_scripts.analysis.settings import figure_names
+from workflow_scripts.assets.lockfile import read_lock
 from workflow_scripts.config import check_config, read_yaml
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_json

@@ -31,7 +31,7 @@ def files_of(*sources):
     for source in filter(None, sources):
         if source.hub:
             needed.add(f"{CONFIG.assets}/{plan.asset_name(source)}.json")
-        elif CONFIG.world and source.path.is_relative_to(CONFIG.results / "world"):
+        elif plan.in_world(CONFIG, source):
             needed.add(f"{RESULTS}/world/manifest.json")
     return sorted(needed)
 

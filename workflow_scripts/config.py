@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from workflow_scripts.benchmarks import GENERATION, UNDERSTANDING
 from workflow_scripts.errors import UserError, nearest
-from workflow_scripts.plan import pipelines_of
+from workflow_scripts.plan import assets_of, pipelines_of
 from workflow_scripts.spec import BASELINES, Config
 
 _EXTRA, _MISSING, _LITERAL, _VALUE = "extra_forbidden", "missing", "literal_error", "value_error"
@@ -140,7 +140,7 @@ def _faults_between_sections(raw: dict[str, Any], config: Config | None) -> list
 
 def _faults_of_whole(config: Config) -> list[str]:
     """What a config needs as a whole, once every section is sound by itself."""
-    faults = _faults_of_analysis(config)
+    faults = _faults_of_analysis(config) + _faults_of_assets(config)
     if config.published is not None:
         return faults
     for key in ("captioners", "captioning", "pool", "capeval"):
@@ -165,6 +165,21 @@ def _faults_of_whole(config: Config) -> list[str]:
     for name, captioner in config.captioners.items():
         if captioner.engine == "exact" and config.world is None:
             faults.append(f"captioners.{name}.engine: 'exact' reads blocks pictures, this sweep has no 'world'")
+    return faults
+
+
+def _faults_of_assets(config: Config) -> list[str]:
+    """Repositories that two places of the config want in different ways: there is one folder for both."""
+    faults = []
+    for uses in assets_of(config).values():
+        (key, first), *others = uses.items()
+        for other, source in others:
+            for field in ("hub", "kind", "revision"):
+                if getattr(first, field) != getattr(source, field):
+                    faults.append(
+                        f"{other}: {field} {getattr(source, field)!r}, but {key} has {getattr(first, field)!r} "
+                        "for the same repository"
+                    )
     return faults
 
 

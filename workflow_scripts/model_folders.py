@@ -2,15 +2,17 @@
 
 from pathlib import Path
 
+from workflow_scripts.assets.manifest import check_fetched
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import fingerprint, read_json, sha256_file, write_json
 from workflow_scripts.spec import Source
 
 
 def local_folder(source: Source) -> Path:
-    """The folder that a source stands for. Raises UserError where it is not there."""
+    """The folder that a source stands for. Raises UserError where it is not there, or not whole any more."""
     if source.path is None or not Path(source.path).is_dir():
         raise UserError(f"{source.path or source.hub}: no such folder of a model")
+    check_fetched(Path(source.path))
     return Path(source.path)
 
 

@@ -1,8 +1,9 @@
 """What each rule needs of the config: one model a rule's `--spec`, and the functions that cut it out of a sweep.
 
 A job depends on what it uses and on nothing else, so that an edit reruns just what it touches. Memory and time are
-left out, so are licences, and a hub repository stands as the local folder that it is fetched into. `stage_version`
-is raised by hand when a stage's code changes its results: GPU stages rerun for that, never for an edited comment.
+left out, so are licences, and a hub repository stands as the local folder that it is fetched into, however that is
+done. `stage_version` is raised by hand when a stage's code changes its results: GPU stages rerun for that, never for an
+edited comment.
 """
 
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from workflow_scripts.analysis.settings import AnalysisJob, PipelineScores, published_pipelines
+from workflow_scripts.assets.lockfile import Lock
 from workflow_scripts.capeval.prompt import PROMPT_VERSION
 from workflow_scripts.files import canonical_json, fingerprint
 from workflow_scripts.report.settings import ReportJob
@@ -20,6 +22,7 @@ from workflow_scripts.spec import (
     Dial,
     Generate,
     Judge,
+    Kind,
     Needs,
     PoolSource,
     Replay,
@@ -37,10 +40,27 @@ from workflow_scripts.spec import (
 
 
 class FetchJob(Section):
-    """Fetch one repository, or check a folder."""
+    """Fetch one repository of the hub. `commit` is what the lock pins `revision` to, null where it does not."""
 
     stage_version: int = 1
-    source: Source
+    hub: str
+    kind: Kind = "model"
+    revision: str = "main"
+    commit: str | None = None
+    files: list[str] = Field([])
+    remote_code: str | None = None
+
+
+class LockJob(Section):
+    """Pin repositories: name on the hub, kind and revision of each."""
+
+    repositories: list[tuple[str, Kind, str]]
+
+
+class LicencesJob(Section):
+    """The rows of table `licences`."""
+
+    rows: list[dict[str, str | None]]
 
 
 class PoolJob(Section):
@@ -267,19 +287,42 @@ def asset_name(source: Source) -> str:
     return source.hub.replace("/", "--")
 
 
-def assets_of(config: Config) -> dict[str, Source]:
-    """Every hub repository that the sweep uses, by asset name."""
-    return {asset_name(source): source for source in _sources_in(config) if source.hub}
+def sources_of(config: Config) -> dict[str, Source]:
+    """Every source that the sweep does not make itself, by its key in the config (`captioners.x.model`).
+
+    A captioner that opts in to remote code uses its repository at exactly that commit.
+    """
+    found = {key: source for key, source in _sources_in(config) if not in_world(config, source)}
+    for name, captioner in config.captioners.items():
+        if captioner.model and captioner.remote_code:
+            found[f"captioners.{name}.model"] = captioner.model.model_copy(update={"revision": captioner.remote_code})
+    return found
 
 
-def _sources_in(value: Any) -> list[Source]:
+def in_world(config: Config, source: Source) -> bool:
+    """Whether a source is made by the sweep: a part of its blocks world."""
+    world = config.results / "world"
+    return config.world is not None and source.path is not None and source.path.is_relative_to(world)
+
+
+def _sources_in(value: Any, key: str = "") -> list[tuple[str, Source]]:
     if isinstance(value, Source):
-        return [value]
+        return [(key, value)]
     if isinstance(value, Section):
-        return [s for field in type(value).model_fields for s in _sources_in(getattr(value, field))]
+        value = {field: getattr(value, field) for field in type(value).model_fields}
     if isinstance(value, dict):
-        return [s for part in value.values() for s in _sources_in(part)]
+        prefix = f"{key}." if key else ""
+        return [found for name, part in value.items() for found in _sources_in(part, f"{prefix}{name}")]
     return []
+
+
+def assets_of(config: Config) -> dict[str, dict[str, Source]]:
+    """Every hub repository that the sweep uses, by asset name: the key of each use in the config, and what it says."""
+    assets: dict[str, dict[str, Source]] = {}
+    for key, source in sources_of(config).items():
+        if source.hub:
+            assets.setdefault(asset_name(source), {})[key] = source
+    return assets
 
 
 def _settled(value: Any, assets: Path) -> Any:
@@ -288,7 +331,7 @@ def _settled(value: Any, assets: Path) -> Any:
         return Needs()
     if isinstance(value, Source):
         local = {"hub": None, "path": assets / asset_name(value)} if value.hub else {}
-        return value.model_copy(update={"licence": "unstated", **local})
+        return value.model_copy(update={"licence": "unstated", "kind": "model", "files": [], **local})
     if isinstance(value, Section):
         return value.model_copy(update={f: _settled(getattr(value, f), assets) for f in type(value).model_fields})
     if isinstance(value, dict):
@@ -296,9 +339,49 @@ def _settled(value: Any, assets: Path) -> Any:
     return value
 
 
-def fetch_job(config: Config, asset: str) -> FetchJob:
-    """How one repository is fetched."""
-    return FetchJob(source=assets_of(config)[asset])
+def fetch_job(config: Config, asset: str, lock: Lock) -> FetchJob:
+    """How one repository is fetched: all files that any of its uses asks for."""
+    uses = assets_of(config)[asset]
+    first = next(iter(uses.values()))
+    files = sorted({pattern for source in uses.values() for pattern in source.files or ["*"]})
+    code = {one.remote_code for name, one in config.captioners.items() if f"captioners.{name}.model" in uses}
+    return FetchJob(
+        hub=first.hub,
+        kind=first.kind,
+        revision=first.revision,
+        commit=_pinned(first, lock),
+        files=[] if files == ["*"] else files,
+        remote_code=next(iter(code - {None}), None),
+    )
+
+
+def _pinned(source: Source, lock: Lock) -> str | None:
+    """The commit of a source in the lock, null where the lock is of another revision."""
+    locked = lock.get(source.hub)
+    asked = (source.kind, source.revision)
+    return locked.commit if locked and (locked.kind, locked.revision) == asked else None
+
+
+def lock_job(config: Config) -> LockJob:
+    """What `assets.lock.yaml` pins."""
+    firsts = (next(iter(uses.values())) for uses in assets_of(config).values())
+    return LockJob(repositories=[(source.hub, source.kind, source.revision) for source in firsts])
+
+
+def licences_job(config: Config, lock: Lock) -> LicencesJob:
+    """What the sweep uses and under which licences, with the keys of the config that use it."""
+    used: dict[str, list[str]] = {}
+    sources = sources_of(config)
+    for key, source in sources.items():
+        used.setdefault(source.hub or str(source.path), []).append(key)
+    rows = []
+    for name, keys in used.items():
+        source = sources[keys[0]]
+        pinned = {"kind": source.kind, "revision": _pinned(source, lock) or source.revision} if source.hub else {}
+        licences = dict.fromkeys(sources[key].licence for key in keys if sources[key].licence != "unstated")
+        licence = "; ".join(licences) or "unstated"
+        rows.append({"asset": name, "kind": "folder", "used_by": " ".join(keys), "licence": licence, **pinned})
+    return LicencesJob(rows=rows)
 
 
 def pool_job(config: Config) -> PoolJob:
@@ -559,7 +642,7 @@ def analysis_job(config: Config) -> AnalysisJob:
 
 def report_job(config: Config) -> ReportJob:
     """What the report says that the tables do not."""
-    licences = {source.hub or str(source.path): source.licence for source in _sources_in(config)}
+    licences = {row["asset"]: row["licence"] for row in licences_job(config, {}).rows}
     return ReportJob(
         sweep=config.sweep,
         published=config.published is not None,

@@ -257,6 +257,9 @@ SCHEMAS: dict[str, pa.Schema] = {
         n_obs=_COUNT,
         n_benchmarks=_COUNT,
     ),
+    # What a sweep uses of others: `kind` is model, dataset or folder, `revision` is null for a folder, `used_by` are
+    # keys of the config.
+    "licences": _schema(asset=_TEXT, kind=_TEXT, used_by=_TEXT, revision=_TEXT, licence=_TEXT),
     # U or G as a publication prints it, 0-100.
     "aggregates": _schema(captioner=_TEXT, pipeline=_TEXT, objective=_TEXT, aggregate=_TEXT, score=_REAL),
 }

@@ -13,6 +13,7 @@ from workflow_scripts.blocks.settings import World
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Share = Annotated[float, Field(ge=0, le=1)]
+Kind = Literal["model", "dataset"]
 
 
 class Section(BaseModel):
@@ -34,9 +35,13 @@ class Source(Section):
     """Where files come from: a repository on the Hugging Face hub, or a local folder or file that takes its place."""
 
     hub: str | None = Field(None, pattern=r"^[\w.-]+/[\w.-]+$", description="repository on the hub, `owner/name`")
-    kind: Literal["model", "dataset"] = Field("model", description="kind of the repository")
-    revision: str = Field("main", description="commit or tag of the repository; assets.lock.yaml pins branches")
-    files: list[str] = Field([], description="patterns of the files to fetch, such as `*.json`; default: all")
+    kind: Kind = Field("model", description="kind of the repository")
+    revision: str = Field("main", description="commit, tag or branch of the repository; assets.lock.yaml pins it")
+    files: list[str] = Field(
+        [],
+        description="patterns of the files to fetch, such as `*.json`; default: all. Of models only what runs no code; "
+        "a PyTorch pickle that is named in full is converted to safetensors",
+    )
     path: Path | None = Field(None, description="local folder or file; nothing is downloaded then")
     licence: str = Field("unstated", description="licence of the files, for the report")
 
@@ -175,6 +180,10 @@ class Captioner(Section):
     def _fits_engine(self) -> "Captioner":
         _require_keys_of_engine(self, ("model", "server", "replay", "dial"))
         _require_whole_copies(self)
+        if self.remote_code and self.model and self.model.revision not in ("main", self.remote_code):
+            raise ValueError(
+                f"model.revision is {self.model.revision!r}, remote_code opts in to the commit {self.remote_code}"
+            )
         return self
 
 

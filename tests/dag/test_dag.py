@@ -132,6 +132,31 @@ def test_a_new_captioner_reruns_no_other(done, small):
     assert chain and all("newcomer" in path for path in chain)
 
 
+def lock(checkout, commit: str) -> None:
+    entry = {"kind": "model", "revision": "main", "commit": commit * 40, "files": {}}
+    (checkout / "assets.lock.yaml").write_text(yaml.safe_dump({"Qwen/Qwen3-4B": entry}))
+
+
+def test_a_new_lock_fetches_what_it_changes_alone(done):
+    try:
+        lock(done, "a")
+        again = pending(done, *SMALL)
+        assert again["fetch_asset"] == ["small-assets/Qwen--Qwen3-4B.json"] and "caption_shards" not in again
+        assert all("siglip-qwen3" in path for path in again["align_vlm"])
+    finally:
+        (done / "assets.lock.yaml").unlink()
+
+
+def test_licences_of_an_asset_fetch_nothing(done, small):
+    again = edited(done, small, lambda c: c["captioners"]["qwen3-vl-4b"]["model"].update(licence="another"))
+    assert again.keys() <= FINAL
+
+
+def test_lock_and_licences_are_made_when_asked_for(checkout):
+    counts = job_counts(checkout, "assets.lock.yaml", "results/licences.csv", "fetch_assets")
+    assert counts == {"lock_assets": 1, "list_licences": 1, "fetch_assets": 1, "fetch_asset": 34}
+
+
 def test_a_benchmark_reruns_no_training(done, small):
     again = edited(
         done,
