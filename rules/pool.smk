@@ -4,9 +4,9 @@
 rule build_pool:
     input:
         sources=files_of(*CONFIG.pool.sources.values()),
-        code="workflow_scripts/pool/build.py",
     output:
-        f"{RESULTS}/pool/images.parquet",
+        images=f"{RESULTS}/pool/images.parquet",
+        left_out=f"{RESULTS}/pool/left_out.csv",
     log:
         f"{RESULTS}/logs/build_pool.log",
     benchmark:
@@ -21,4 +21,5 @@ rule build_pool:
     message:
         "Sample the image pool"
     shell:
-        "{resources.python} -m workflow_scripts.pool.build --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "{resources.python} -m workflow_scripts.pool.build --spec {params.spec:q} --threads {threads}"
+        " --out {output.images} --left-out {output.left_out} > {log} 2>&1"

@@ -66,7 +66,7 @@ class LicencesJob(Section):
 class PoolJob(Section):
     """Sample the pool from its sources."""
 
-    stage_version: int = 1
+    stage_version: int = 2
     sources: dict[str, PoolSource]
     size: int
     seed: int

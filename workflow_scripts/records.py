@@ -22,8 +22,17 @@ def _schema(**columns: pa.DataType) -> pa.Schema:
 
 
 SCHEMAS: dict[str, pa.Schema] = {
-    # The pool in its order: a subset of n images is its first n rows. `image_id` is the sha256 of the file's bytes.
-    "images": _schema(index=_COUNT, image_id=_TEXT, source=_TEXT, path=_TEXT, width=_COUNT, height=_COUNT),
+    # The pool in its order: a subset of n images is its first n rows. `image_id` is the sha256 of the image's bytes,
+    # `path` is read by `images.read_rgb`, width and height are those of the upright image, `notes` says what reading
+    # does to it (`animated,rotated`), null for nothing.
+    "images": _schema(index=_COUNT, image_id=_TEXT, source=_TEXT, path=_TEXT, width=_COUNT, height=_COUNT, notes=_TEXT),
+    # What the pool's sources hold and the pool does not, with a `reason` that is counted.
+    "left_out": _schema(source=_TEXT, path=_TEXT, reason=_TEXT, detail=_TEXT),
+    # Work of a pool that is being built. `stamp` is the file's size and time of change; `reason` is null for a usable
+    # image; `packed` is where a Parquet file's image was copied to.
+    "pool_files": _schema(path=_TEXT, stamp=_TEXT, reason=_TEXT, detail=_TEXT),
+    "pool_hashes": _schema(path=_TEXT, image_id=_TEXT, reason=_TEXT, detail=_TEXT),
+    "pool_checks": _schema(packed=_TEXT, width=_COUNT, height=_COUNT, notes=_TEXT, reason=_TEXT, detail=_TEXT),
     # One caption an image; `error` is null for a sound caption and names the fault otherwise.
     "captions": _schema(
         image_id=_TEXT,

@@ -55,6 +55,9 @@ class Source(Section):
 class PoolSource(Source):
     """One part of the image pool."""
 
+    path: Path | None = Field(
+        None, description="folder or file: images, plain tars of them, or Parquet files that hold their bytes"
+    )
     count: int = Field(gt=0, description="images that the source holds; the sample keeps the sources' proportions")
 
 

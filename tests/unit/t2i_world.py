@@ -50,7 +50,9 @@ def save_pool(folder: Path, count: int) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(render(scene, random.Random(index))).save(path)
         rows.append({"index": index, "image_id": sha256_file(path), "source": "blocks", "path": str(path)})
-    write_table(folder / "images.parquet", [{**row, "width": 32, "height": 32} for row in rows], "images")
+    write_table(
+        folder / "images.parquet", [{**row, "width": 32, "height": 32, "notes": None} for row in rows], "images"
+    )
     return folder / "images.parquet"
 
 

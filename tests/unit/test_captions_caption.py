@@ -40,7 +40,8 @@ def pool(tmp_path_factory):
     for index in range(NUM_IMAGES):
         Image.fromarray(render(sample_scene(numbers), numbers)).save(folder / "images" / f"{index}.png")
     job = PoolJob(sources={"blocks": {"path": str(folder / "images"), "count": NUM_IMAGES}}, size=NUM_IMAGES, seed=0)
-    build.main(["--spec", job.model_dump_json(), "--out", str(folder / "images.parquet")])
+    out = ["--out", str(folder / "images.parquet"), "--left-out", str(folder / "left_out.csv")]
+    build.main(["--spec", job.model_dump_json(), *out])
     return folder / "images.parquet"
 
 

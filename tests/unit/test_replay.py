@@ -92,7 +92,7 @@ def test_keys_that_fit_nothing_stop_with_examples_of_both_sides(tmp_path):
 def test_failed_rows_reach_the_tables_and_their_counts(tmp_path):
     write_json(tmp_path / "captions.json", FAULTY)
     rows = [
-        {"index": n, "image_id": p.image_id, "source": "s", "path": p.path, "width": 1, "height": 1}
+        {"index": n, "image_id": p.image_id, "source": "s", "path": p.path, "width": 1, "height": 1, "notes": None}
         for n, p in enumerate(pictures(*NAMES))
     ]
     write_table(tmp_path / "pool.parquet", rows, "images")

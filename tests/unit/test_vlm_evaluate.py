@@ -149,7 +149,7 @@ def make_captions(folder, count):
         Image.fromarray(render(scene, rng)).save(path)
         image_id = hashlib.sha256(path.read_bytes()).hexdigest()
         images.append({"index": index, "image_id": image_id, "source": "blocks", "path": str(path), "width": 32,
-                       "height": 32})  # fmt: skip
+                       "height": 32, "notes": None})  # fmt: skip
         caption = "" if index == 1 else say(describe(scene))
         captions.append({"image_id": image_id, "caption": caption, "num_tokens": 9, "finish_reason": "stop",
                          "num_attempts": 1, "error": "timeout" if index == 0 else None})  # fmt: skip

@@ -4,9 +4,8 @@ import base64
 import io
 from pathlib import Path
 
-from PIL import Image, ImageOps
-
 from workflow_scripts.errors import UserError
+from workflow_scripts.images import read_rgb
 
 JPEG_QUALITY = 80
 PIXEL_ART = 64  # px; pictures this small are enlarged without smoothing, and kept exactly
@@ -23,9 +22,7 @@ def picture(path: Path, side: int) -> dict[str, str | int | bool]:
     Raises UserError naming a file that does not open.
     """
     try:
-        with Image.open(path) as opened:
-            image = ImageOps.exif_transpose(opened)
-            image = _on_white(image)
+        image = read_rgb(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be shown in the report ({error})") from None
     pixel_art = max(image.size) <= PIXEL_ART
@@ -44,11 +41,3 @@ def figure(path: Path) -> str:
     if not path.is_file():
         raise UserError(f"{path}: no such figure")
     return data_uri("image/svg+xml", path.read_bytes())
-
-
-def _on_white(image: Image.Image) -> Image.Image:
-    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
-        image = image.convert("RGBA")
-        ground = Image.new("RGBA", image.size, "white")
-        return Image.alpha_composite(ground, image).convert("RGB")
-    return image.convert("RGB")

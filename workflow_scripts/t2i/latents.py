@@ -22,6 +22,7 @@ from safetensors.torch import save_file
 from workflow_scripts.command import load_spec, parser, run
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import atomic, fingerprint, read_json, sha256_file, write_json, write_run_record
+from workflow_scripts.images import read_rgb
 from workflow_scripts.model_folders import folder_fingerprint, local_folder
 from workflow_scripts.plan import LatentsJob
 from workflow_scripts.progress import Progress
@@ -36,8 +37,7 @@ def read_square(path: str | Path, side: int) -> torch.Tensor:
     """An image as pixels of -1 to 1, float32 (3, side, side): its shorter side scaled to `side`, then the centre cut
     out. Raises UserError naming the file where it is no readable image."""
     try:
-        with Image.open(path) as opened:
-            image = opened.convert("RGB")
+        image = read_rgb(path)
     except OSError as error:
         raise UserError(f"{path}: not a readable image ({error})") from None
     if image.size != (side, side):

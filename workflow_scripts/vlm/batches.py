@@ -11,6 +11,7 @@ from PIL import Image
 from transformers import LlavaProcessor
 
 from workflow_scripts.errors import UserError
+from workflow_scripts.images import read_rgb
 from workflow_scripts.vlm.data import Sample
 
 IGNORED = -100  # the label of a token that is not learnt
@@ -82,7 +83,7 @@ class Batches:
 
     def _read(self, path: Path) -> Image.Image:
         try:
-            image = Image.open(path).convert("RGB")
+            image = read_rgb(path)
         except OSError as error:
             raise UserError(f"{path}: not a readable image ({error})") from None
         if not self.pad_to_square or image.width == image.height:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_json
+from workflow_scripts.images import container
 
 IMAGE_MARK = "<image>"
 
@@ -111,7 +112,8 @@ def in_order(samples: Sequence[Sample], seed: int, count: int) -> list[Sample]:
 
 
 def check_images(paths: Iterable[Path | None]) -> None:
-    """Raise UserError with the number of image files that are missing and the first of them."""
-    missing = sorted({path for path in paths if path is not None and not path.is_file()})
+    """Raise UserError with the number of files (images or their archives) that are missing and the first of them."""
+    files = {container(path) for path in paths if path is not None}
+    missing = sorted(path for path in files if not path.is_file())
     if missing:
         raise UserError(f"{len(missing)} image files are missing, first {missing[0]}")
