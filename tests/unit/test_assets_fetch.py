@@ -13,6 +13,7 @@ from huggingface_hub import constants
 
 from workflow_scripts.assets import fetch, hub, lock, verify
 from workflow_scripts.assets.lockfile import FileFacts, Locked, read_lock, write_lock
+from workflow_scripts.engines.weights import weights_fingerprint
 from workflow_scripts.errors import UserError
 from workflow_scripts.model_folders import local_folder
 from workflow_scripts.spec import Source
@@ -190,6 +191,16 @@ def test_a_new_lock_fetches_only_what_changed(tiny, double, place):
     assert place.files().keys() == SAFE - {"tokenizer.model"}
 
 
+def test_pinning_what_is_there_leaves_the_manifest_as_it_is(tiny, double, place):
+    """So that no stage reruns for it: Snakemake compares the manifest's content."""
+    place.fetch()
+    before = place.out.read_bytes()
+    commit = place.pin()
+    double.log.clear()
+    place.fetch(commit=commit)
+    assert place.out.read_bytes() == before and double.log == []
+
+
 def test_the_lock_holds_commit_sizes_and_checksums(tiny, place):
     commit = tiny[1]
     place.pin()
@@ -293,6 +304,8 @@ def test_changed_files_are_found_by_size_and_by_content(tiny, place):
     (place.folder / "config.json").unlink()
     with pytest.raises(UserError, match=r"LICENSE has 10 bytes, 5 were fetched, 2 files so: remove .*owner--tiny.json"):
         local_folder(Source(path=place.folder))
+    with pytest.raises(UserError, match=r"LICENSE has 10 bytes"):
+        weights_fingerprint(place.folder)
     with pytest.raises(UserError, match=r"LICENSE has 10 bytes, 5 were fetched\n  .*config.json is absent"):
         verify.main([str(place.out)])
 

@@ -64,5 +64,5 @@ def _is_safe(name: str, kind: str) -> bool:
     if path.name.startswith(".git") or name.endswith(".bin.index.json"):
         return False
     if kind == "dataset":
-        return path.suffix not in _NOT_OF_DATASETS
+        return path.suffix.lower() not in _NOT_OF_DATASETS
     return path.suffix in _OF_MODELS or (path.suffix == "" and path.name.upper().startswith(_LICENCES))

@@ -85,9 +85,8 @@ def fetch(job: FetchJob, snapshot: Locked, folder: Path) -> dict[str, dict[str, 
     absent = [name for name in choice.wanted if name not in digests]
     if absent:
         size = sum(snapshot.files[name].size for name in absent)
-        # A pickle is there twice while it is converted.
-        room = size + max((snapshot.files[name].size for name in choice.pickled), default=0)
-        _require_space(job.hub, room, folder)
+        twice = sum(snapshot.files[name].size for name in choice.pickled)  # there are both forms until all are made
+        _require_space(job.hub, size + twice, folder)
         log.info("%s: %d of %d files to fetch, %.1f MB", job.hub, len(absent), len(choice.wanted), size / 1e6)
         for name in absent:
             (folder / name).unlink(missing_ok=True)

@@ -3,6 +3,8 @@
 import hashlib
 from pathlib import Path
 
+from workflow_scripts.assets.manifest import check_fetched
+
 _SAMPLE = 1 << 20  # bytes read at each end of a large file
 _PLAIN = (".json", ".txt", ".model", ".jinja", ".safetensors")
 
@@ -10,8 +12,10 @@ _PLAIN = (".json", ".txt", ".model", ".jinja", ".safetensors")
 def weights_fingerprint(folder: Path) -> str:
     """16 hex digits for a model folder: names, sizes and content of its files; of a file over 2 MiB, both ends.
 
-    Times do not count, so a copied folder is the same one; other weights of the same shape are not.
+    Times do not count, so a copied folder is the same one; other weights of the same shape are not. Raises UserError
+    where a fetched folder is not whole any more.
     """
+    check_fetched(folder)
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.iterdir() if path.suffix in _PLAIN):
         size = path.stat().st_size
