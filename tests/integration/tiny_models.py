@@ -1,6 +1,6 @@
 """Tiny random checkpoints of the real classes that the paper's captioners are, as Transformers writes them.
 
-Each has its real processor, token layout and model class, two layers a tower, and weights from a fixed seed.
+Each has its real processor, token layout and model class, two layers a tower, and float32 weights from a fixed seed.
 """
 
 import json
@@ -11,6 +11,8 @@ import safetensors.torch
 import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+ENDS = range(300, 312)  # ordinary tokens that end an answer too, so that random models stop now and then
 
 _WORDS = [
     "the small brown dog runs across a green field near two tall trees",
@@ -31,7 +33,7 @@ _TEMPLATE = (
 )
 
 
-def build_qwen3_vl(folder: Path, dtype: torch.dtype = torch.bfloat16) -> Path:
+def build_qwen3_vl(folder: Path) -> Path:
     """Qwen3-VL: images of any shape, 32 px a token, at most 64 tokens."""
     tokenizer = _tokenizer(_QWEN, "<|vision_start|><|image_pad|><|vision_end|>")
     ids = tokenizer.convert_tokens_to_ids
@@ -57,10 +59,10 @@ def build_qwen3_vl(folder: Path, dtype: torch.dtype = torch.bfloat16) -> Path:
         tokenizer=tokenizer,
         chat_template=tokenizer.chat_template,
     )
-    return _save(folder, transformers.Qwen3VLForConditionalGeneration, config, processor, dtype)
+    return _save(folder, transformers.Qwen3VLForConditionalGeneration, config, processor)
 
 
-def build_internvl(folder: Path, dtype: torch.dtype = torch.bfloat16) -> Path:
+def build_internvl(folder: Path) -> Path:
     """InternVL with a Qwen3 language model: tiles of 56 px, 4 tokens each."""
     tokenizer = _tokenizer(_INTERNVL, "<IMG_CONTEXT>\n")
     names = dict(
@@ -83,6 +85,7 @@ def build_internvl(folder: Path, dtype: torch.dtype = torch.bfloat16) -> Path:
         image_token_id=tokenizer.convert_tokens_to_ids("<IMG_CONTEXT>"),
         image_seq_length=4,
         downsample_ratio=0.5,
+        tie_word_embeddings=False,
     )
     processor = transformers.InternVLProcessor(
         image_processor=transformers.GotOcr2ImageProcessor(size={"height": 56, "width": 56}, crop_to_patches=False),
@@ -91,10 +94,10 @@ def build_internvl(folder: Path, dtype: torch.dtype = torch.bfloat16) -> Path:
         chat_template=tokenizer.chat_template,
         image_seq_length=4,
     )
-    return _save(folder, transformers.InternVLForConditionalGeneration, config, processor, dtype)
+    return _save(folder, transformers.InternVLForConditionalGeneration, config, processor)
 
 
-def build_glm4v(folder: Path, dtype: torch.dtype = torch.bfloat16) -> Path:
+def build_glm4v(folder: Path) -> Path:
     """What GLM-4.6V-Flash is: Glm4v with GLM-4.6V's processor, 28 px a token, at most 64 tokens."""
     tokenizer = _tokenizer(_GLM, "<|begin_of_image|><|image|><|end_of_image|>")
     ids = tokenizer.convert_tokens_to_ids
@@ -117,10 +120,10 @@ def build_glm4v(folder: Path, dtype: torch.dtype = torch.bfloat16) -> Path:
         tokenizer=tokenizer,
         chat_template=tokenizer.chat_template,
     )
-    return _save(folder, transformers.Glm4vForConditionalGeneration, config, processor, dtype)
+    return _save(folder, transformers.Glm4vForConditionalGeneration, config, processor)
 
 
-def build_llava(folder: Path, dtype: torch.dtype = torch.bfloat16) -> Path:
+def build_llava(folder: Path) -> Path:
     """LLaVA with CLIP and Llama: squares of 32 px, 16 tokens."""
     tokenizer = _tokenizer(["<image>"], "<image>")
     image_token = tokenizer.convert_tokens_to_ids("<image>")
@@ -152,7 +155,7 @@ def build_llava(folder: Path, dtype: torch.dtype = torch.bfloat16) -> Path:
         num_additional_image_tokens=1,
         chat_template=tokenizer.chat_template,
     )
-    _save(folder, transformers.LlavaForConditionalGeneration, config, processor, dtype)
+    _save(folder, transformers.LlavaForConditionalGeneration, config, processor)
     _name_vision_tower_as_published(folder / "model.safetensors")
     return folder
 
@@ -205,6 +208,7 @@ def _language(tokenizer: transformers.PreTrainedTokenizerBase, **more: Any) -> d
         "num_attention_heads": 2,
         "num_key_value_heads": 1,
         "head_dim": 32,
+        "tie_word_embeddings": False,  # a tied random model repeats its last token
         "max_position_embeddings": 4096,
         "bos_token_id": tokenizer.pad_token_id,
         "eos_token_id": tokenizer.eos_token_id,
@@ -213,9 +217,19 @@ def _language(tokenizer: transformers.PreTrainedTokenizerBase, **more: Any) -> d
     }
 
 
-def _save(folder: Path, model_class: Any, config: Any, processor: Any, dtype: torch.dtype) -> Path:
-    torch.manual_seed(0)
-    model = model_class(config).to(dtype)
+def _save(folder: Path, model_class: Any, config: Any, processor: Any) -> Path:
+    torch.manual_seed(1)
+    model = model_class(config)
+    with torch.no_grad():
+        head = model.get_output_embeddings().weight
+        head.mul_(8)  # far from uniform, so that rounding decides no token
+        head[min(processor.tokenizer.all_special_ids) :] = 0  # text, not marks
+    ends = [config.text_config.eos_token_id, *ENDS]
+    model.generation_config = (
+        transformers.GenerationConfig(  # as some folders have it; engines use its end tokens alone
+            do_sample=True, temperature=2.0, top_k=3, repetition_penalty=1.9, eos_token_id=ends
+        )
+    )
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     return folder

@@ -15,6 +15,7 @@ import threading
 from multiprocessing.connection import Connection
 from typing import Any
 
+from transformers import AutoConfig
 from vllm import LLM, SamplingParams
 from vllm.platforms import current_platform
 from vllm.renderers import ChatParams
@@ -86,6 +87,7 @@ def _load(job: EngineJob, serving: ServingJob) -> LLM:
     return LLM(
         str(job.model.path),
         load_format="safetensors",
+        dtype=AutoConfig.from_pretrained(job.model.path, local_files_only=True).dtype or "auto",  # float32 stays so
         trust_remote_code=False,
         generation_config="vllm",  # the folder's end tokens count, its sampling does not
         max_model_len=job.max_model_len,
