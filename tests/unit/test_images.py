@@ -1,4 +1,5 @@
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,7 +7,12 @@ from PIL import Image
 from pool_files import BOMB, SIZE, animation, encode, photo, pixels, png, rotated, write_tar
 
 from workflow_scripts import images
+from workflow_scripts.captions.match import PictureIndex
+from workflow_scripts.engines import Picture
+from workflow_scripts.errors import UserError
 from workflow_scripts.images import BadImage, check_header, decode, measure, member_path, read_bytes, read_rgb
+from workflow_scripts.report.images import picture
+from workflow_scripts.vlm.data import check_images
 
 
 def array(content):
@@ -169,3 +175,20 @@ def test_real_photographs_of_every_kind_decode(shared_path):
         image, notes = decode(content)
         assert measure(content) == (*image.size, notes) and image.mode == "RGB"
     assert read_rgb(folder / "SO109.jpeg", max_pixels=10**6).size == (1224, 816)
+
+
+def test_what_reads_paths_reads_members_too(tmp_path):
+    archive = write_tar(tmp_path / "shards" / "0.tar", {"000012.png": photo(1), "sa_7.png": photo(2)})
+    content = archive.read_bytes()
+    first, second = (
+        member_path(archive, content.index(photo(seed)), len(photo(seed)), name)
+        for seed, name in ((1, "000012.png"), (2, "sa_7.png"))
+    )
+    shown = picture(first, 480)
+    assert shown["uri"].startswith("data:image/png") and (shown["width"], shown["height"]) == SIZE
+    index = PictureIndex([Picture("one", first), Picture("two", second)])
+    assert [index.find(key) for key in ("000012.png", "12", "sa_7", second)] == [[0], [0], [1], [1]]
+    check_images([Path(first), Path(second), None])
+    archive.unlink()
+    with pytest.raises(UserError, match=r"1 image files are missing, first .*0\.tar$"):
+        check_images([Path(first), Path(second)])

@@ -193,6 +193,28 @@ def test_tars_are_read_in_place_with_their_gaps(tmp_path):
     check_bytes(pool)
 
 
+def test_a_broken_header_within_a_tar_is_no_end(tmp_path):
+    archive = write_tar(tmp_path / "a" / "0.tar", {f"{index}.png": photo(index) for index in range(4)})
+    content = bytearray(archive.read_bytes())
+    header = content.index(b"2.png")
+    content[header : header + 5] = b"X.png"  # the checksum fits no more
+    archive.write_bytes(content)
+    pool, left_out, _ = run(tmp_path / "pool" / "images.parquet", make_job(2, a=(tmp_path / "a", 4)))
+    assert sorted(path[-5:] for path in pool["path"]) == ["0.png", "1.png"]
+    assert left_out["reason"].tolist() == ["unread_archive"]
+    assert f"no header of a member at byte {header}; members before" in left_out["detail"][0]
+
+
+def test_names_in_no_encoding_stop_nothing(tmp_path):
+    make_images(tmp_path / "a", range(3))
+    Path(os.fsdecode(bytes(tmp_path / "a" / "odd") + b"\xff.png")).write_bytes(photo(9))
+    write_tar(tmp_path / "a" / "0.tar", {"odd\udcff.png": photo(10)})
+    pool, left_out, _ = run(tmp_path / "pool" / "images.parquet", make_job(4, a=(tmp_path / "a", 4)))
+    assert left_out["reason"].tolist() == ["unreadable"] and left_out["path"][0].endswith("odd?.png")
+    assert sum(path.endswith("/odd?.png") for path in pool["path"]) == 1
+    check_bytes(pool)
+
+
 def test_output_of_img2dataset(tmp_path):
     members, rows = {}, []
     for index in range(6):

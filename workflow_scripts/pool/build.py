@@ -17,26 +17,29 @@ rows are a random subset of n images.
 import logging
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet
 
 from workflow_scripts.command import load_spec, parser, run
 from workflow_scripts.errors import UserError
-from workflow_scripts.files import fingerprint, write_run_record
+from workflow_scripts.files import atomic, fingerprint, write_run_record
 from workflow_scripts.images import container
 from workflow_scripts.plan import PoolJob
 from workflow_scripts.pool.choose import seeded_order, share_out
 from workflow_scripts.pool.stages import Stages
 from workflow_scripts.pool.workers import workers
-from workflow_scripts.records import write_table
+from workflow_scripts.records import SCHEMAS, write_table
 
 log = logging.getLogger("capsweep")
 
 Facts = dict[str, Any]
+_PART = 50_000  # rows of the table that are in memory as a whole
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -55,15 +58,19 @@ def main(argv: list[str] | None = None) -> None:
         log.info("pool.sources.%s: %s", name, describe(counts))
     write_table(args.left_out, left_out, "left_out")
     write_run_record(args.out, job.model_dump(mode="json"), sources=facts)
-    write_table(args.out, images, "images")
+    used = set()
+    with atomic(args.out) as temporary, pyarrow.parquet.ParquetWriter(temporary, SCHEMAS["images"]) as writer:
+        for part in images:
+            writer.write_table(part)
+            used |= {container(path).name for path in part["path"].to_pylist()}
     shutil.rmtree(partial)
-    used = {container(path) for path in images["path"].to_pylist()}
-    for stale in set(packed.glob("*.tar")) - used:  # of the table that was just replaced
-        stale.unlink()
+    for tar in packed.glob("*.tar"):
+        if tar.name not in used:  # of the table that was just replaced
+            tar.unlink()
 
 
-def build_pool(job: PoolJob, stages: Stages) -> tuple[pa.Table, pa.Table, dict[str, Facts]]:
-    """The tables `images` in the pool's order and `left_out` in the sources', and counts by source.
+def build_pool(job: PoolJob, stages: Stages) -> tuple[Iterator[pa.Table], pa.Table, dict[str, Facts]]:
+    """Table `images` in the pool's order, in parts; table `left_out` in the sources' order; counts by source.
 
     The bytes of all images are hashed, those of the sample are decoded; one that does not decode is left out and the
     next in the order takes its place. Raises UserError where a source has too few usable images.
@@ -72,31 +79,53 @@ def build_pool(job: PoolJob, stages: Stages) -> tuple[pa.Table, pa.Table, dict[s
     quotas = share_out(job.size, {name: source.count for name, source in job.sources.items()})
     found, source_of = stages.hash_all({name: source.path for name, source in job.sources.items()})
     usable = np.flatnonzero(found["reason"].is_null())
-    ids = (image_id.as_py() for image_id in found["image_id"].take(usable))
-    order, copies, originals = (usable[positions] for positions in seeded_order(ids, job.seed))
+    order, copies, originals = (usable[positions] for positions in seeded_order(_ids(found), job.seed))
     queues = [order[source_of[order] == number] for number in range(len(names))]
     checked, checks = stages.first_sound(found, queues, [quotas[name] for name in names])
     sound = checks["reason"].is_null().to_numpy()
+    left_out = _left_out(found, (copies, originals), (checked[~sound], checks.filter(~sound)), names, source_of)
 
     place = np.empty(len(found), int)
     place[order] = np.arange(len(order))
     in_order = np.flatnonzero(sound)[np.argsort(place[checked[sound]])]
     rows, drawn = checked[in_order], checks.take(in_order)
-    images = pa.table(
-        {
-            "index": np.arange(len(rows)),
-            "image_id": found["image_id"].take(rows),
-            "source": pa.array(names).take(pa.array(source_of[rows])),
-            "path": pc.coalesce(drawn["packed"], found["path"].take(rows)),
-            **{column: drawn[column] for column in ("width", "height", "notes")},
+    facts = {
+        name: {
+            "files": int((source_of == number).sum()),
+            "left_out": _counts(left_out.filter(pc.equal(left_out["source"], name))["reason"]),
+            "asked": quotas[name],
+            "sampled": int((source_of[rows] == number).sum()),
+            "notes": _counts(drawn["notes"].filter(source_of[rows] == number)),
         }
-    )
-    left_out = _left_out(found, (copies, originals), (checked[~sound], checks.filter(~sound)), names, source_of)
-    facts = _facts(quotas, np.bincount(source_of, minlength=len(names)), images, left_out)
-    if len(images) < job.size:
+        for number, name in enumerate(names)
+    }
+    if len(rows) < job.size:
         lines = [f"\n  pool.sources.{name}: {describe(counts)}" for name, counts in facts.items()]
-        raise UserError(f"pool.size: {job.size} images asked, {len(images)} usable ones found" + "".join(lines))
-    return images, left_out, facts
+        raise UserError(f"pool.size: {job.size} images asked, {len(rows)} usable ones found" + "".join(lines))
+    return _images(found, rows, drawn, names, source_of), left_out, facts
+
+
+def _ids(found: pa.Table) -> Iterator[str]:
+    """The ids of the usable images, few at a time as Python's strings."""
+    for start in range(0, len(found), _PART):
+        yield from found["image_id"].slice(start, _PART).drop_null().to_pylist()
+
+
+def _images(
+    found: pa.Table, rows: np.ndarray, checks: pa.Table, names: list[str], source_of: np.ndarray
+) -> Iterator[pa.Table]:
+    """Table `images` of these rows of `found` in this order, in parts. `checks` is about the same rows."""
+    for start in range(0, len(rows), _PART):
+        part, check = rows[start : start + _PART], checks.slice(start, _PART)
+        yield pa.table(
+            {
+                "index": np.arange(start, start + len(part)),
+                "image_id": found["image_id"].take(part),
+                "source": pa.array(names).take(pa.array(source_of[part])),
+                "path": pc.coalesce(check["packed"], found["path"].take(part)),
+                **{column: check[column] for column in ("width", "height", "notes")},
+            }
+        )
 
 
 def describe(counts: Facts) -> str:
@@ -137,21 +166,13 @@ def _joined(parts: list[pa.Array | pa.ChunkedArray]) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, pa.string())
 
 
-def _facts(quotas: dict[str, int], num_files: np.ndarray, images: pa.Table, left_out: pa.Table) -> dict[str, Facts]:
-    """For each source: files, images asked and sampled, what is left out by reason, and the sample's notes."""
-    facts = {}
-    for (name, asked), files in zip(quotas.items(), num_files.tolist(), strict=True):
-        drawn = images.filter(pc.equal(images["source"], name))
-        lost = left_out.filter(pc.equal(left_out["source"], name))
-        notes = Counter(note for value in drawn["notes"].drop_null().to_pylist() for note in value.split(","))
-        facts[name] = {
-            "files": files,
-            "left_out": dict(sorted(Counter(lost["reason"].to_pylist()).items())),
-            "asked": asked,
-            "sampled": len(drawn),
-            "notes": dict(sorted(notes.items())),
-        }
-    return facts
+def _counts(values: pa.ChunkedArray) -> dict[str, int]:
+    """How often each word occurs in cells of words joined by commas."""
+    counts: Counter[str] = Counter()
+    for cell in values.value_counts().to_pylist():
+        for word in (cell["values"] or "").split(","):
+            counts[word] += cell["counts"]
+    return {word: number for word, number in sorted(counts.items()) if word}
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ def seeded_order(image_ids: Iterable[str], seed: int) -> tuple[np.ndarray, np.nd
         joined += order_key(seed, image_id)
     keys = np.frombuffer(joined, ">u8").reshape(-1, 4)
     order = np.lexsort(keys.T[::-1])  # stable: copies stay in the order of their positions
+    keys = keys[order]
     copy = np.zeros(len(order), bool)
-    copy[1:] = (keys[order[1:]] == keys[order[:-1]]).all(axis=1)
+    copy[1:] = (keys[1:] == keys[:-1]).all(axis=1)
     first = np.maximum.accumulate(np.where(copy, 0, np.arange(len(order))))
     return order[~copy], order[copy], order[first[copy]]

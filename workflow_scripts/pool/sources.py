@@ -64,9 +64,11 @@ def _files(root: Path, archives: list[Path]) -> Iterator[Row]:
             yield _left_out(path, "unread_archive", f"{path.name} is {_UNPACK}")
         elif suffix in SUFFIXES:
             try:
-                yield _candidate(str(path), _stamp(path), path.stat().st_size)
-            except OSError as error:  # a link to nowhere, no permission
-                yield _left_out(path, "unreadable", str(error))
+                str(path).encode()
+                found = path.stat()
+                yield _candidate(str(path), found, found.st_size)
+            except (OSError, UnicodeEncodeError) as error:  # a link to nowhere, no permission, a name in no encoding
+                yield _left_out(_printable(path), "unreadable", _printable(error))
 
 
 def _walk(path: Path, above: tuple[tuple[int, int], ...] = ()) -> Iterator[Path]:
@@ -88,10 +90,10 @@ def _list_archive(task: tuple[Path, Path]) -> Listing:
 
 def _parquet_rows(path: Path) -> Iterator[Row]:
     try:
-        failed, stamp = parquet.failures(path), _stamp(path)
+        failed, found = parquet.failures(path), path.stat()
         for row in parquet.list_rows(path):
             key = row.rsplit("/", 1)[-1]
-            yield _left_out(row, "not_downloaded", failed[key]) if key in failed else _candidate(row, stamp)
+            yield _left_out(row, "not_downloaded", failed[key]) if key in failed else _candidate(row, found)
     except (UserError, pa.ArrowException) as error:
         yield _left_out(path, "unread_archive", f"{path.name}: {error}")
 
@@ -106,7 +108,7 @@ def _tar_rows(path: Path) -> Iterator[Row]:
         if file.read(6).startswith(_COMPRESSED_MAGIC):
             yield _left_out(path, "unread_archive", f"{path.name} is {_UNPACK}")
             return
-    stamp, size = _stamp(path), path.stat().st_size
+    found = path.stat()
     try:
         with tarfile.open(path, "r:") as tar:
             while (member := tar.next()) is not None:
@@ -114,25 +116,30 @@ def _tar_rows(path: Path) -> Iterator[Row]:
                 name = member.name.rsplit("/", 1)[-1]
                 if not member.isreg() or Path(name).suffix.lower() not in SUFFIXES or name.split(".")[0] in failed:
                     continue
-                row = member_path(path, member.offset_data, member.size, member.name)
-                if member.offset_data + member.size > size:
+                row = member_path(path, member.offset_data, member.size, _printable(member.name))
+                if member.offset_data + member.size > found.st_size:
                     yield _left_out(row, "truncated", f"{path.name} ends within it")
                 else:
-                    yield _candidate(row, stamp, member.size)
+                    yield _candidate(row, found, member.size)
+            end = tar.offset
+        with path.open("rb") as file:
+            file.seek(end)
+            if file.read(tarfile.BLOCKSIZE).strip(b"\0"):  # tarfile takes a broken header for the end
+                raise tarfile.ReadError(f"no header of a member at byte {end}")
     except tarfile.ReadError as error:
         yield _left_out(path, "unread_archive", f"{path.name}: {error}; members before that are used")
 
 
-def _candidate(path: str, stamp: str, size: int = 0) -> Row:
-    """An image to be looked at. `stamp` is of the file that holds it; `size` is its bytes, 0 where unknown."""
+def _candidate(path: str, file: os.stat_result, size: int = 0) -> Row:
+    """An image to be looked at. `file` is about what holds it; `size` is its own bytes, 0 where unknown."""
     if size > MAX_BYTES:
         return _left_out(path, "too_large", f"{size} bytes, over {MAX_BYTES}")
-    return {"path": path, "stamp": stamp, "reason": None, "detail": None}
+    return {"path": path, "stamp": f"{file.st_size}-{file.st_mtime_ns}", "reason": None, "detail": None}
 
 
-def _stamp(path: Path) -> str:
-    found = path.stat()
-    return f"{found.st_size}-{found.st_mtime_ns}"
+def _printable(name: Any) -> str:
+    """A name whose bytes are no UTF-8 as text that a table can hold."""
+    return str(name).encode(errors="replace").decode()
 
 
 def _left_out(path: str | Path, reason: str, detail: str) -> Row:

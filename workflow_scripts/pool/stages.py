@@ -36,6 +36,7 @@ class Stages:
         listed = [list_source(name, path, listing / name, self._map).chunks for name, path in sources.items()]
         chunks = [chunk for paths in listed for chunk in paths]
         found = self._complete(hash_chunk, chunks, "hashed").combine_chunks()
+        pa.default_memory_pool().release_unused()  # of the chunks, before the table is sorted
         lengths = [sum(map(_num_rows, paths)) for paths in listed]
         return found, np.repeat(np.arange(len(lengths)), lengths)
 
