@@ -3,7 +3,7 @@
 
 rule caption_capeval:
     input:
-        model=lambda wildcards: files_of(CONFIG.captioners[wildcards.captioner].model),
+        model=captioner_capeval_files,
         data=files_of(CONFIG.capeval.data),
     output:
         f"{RESULTS}/capeval/{{captioner}}/captions.parquet",
@@ -12,18 +12,19 @@ rule caption_capeval:
     benchmark:
         f"{RESULTS}/logs/capeval/{{captioner}}/caption.tsv"
     conda:
-        "../envs/serve.yaml"
+        captioner_conda
     threads: threads_of(captioner_needs)
     resources:
-        **request(captioner_needs),
+        **request(captioner_needs, python=captioner_python),
+        serving=lambda wildcards: plan.as_param(plan.caption_serving(CONFIG, wildcards.captioner)),
         data=str(plan.judge_job(CONFIG).data.path),
     params:
         spec=lambda wildcards: plan.as_param(plan.caption_job(CONFIG, wildcards.captioner, capeval=True)),
     message:
         "Caption CAPEval's images with {wildcards.captioner}"
     shell:
-        "{resources.python} -m workflow_scripts.capeval.caption --spec {params.spec:q} --data {resources.data}"
-        " --out {output} > {log} 2>&1"
+        "{resources.python} -m workflow_scripts.capeval.caption --spec {params.spec:q} --serving {resources.serving:q}"
+        " --data {resources.data} --out {output} > {log} 2>&1"
 
 
 rule caption_baselines:
@@ -68,10 +69,10 @@ rule judge_captions:
     wildcard_constraints:
         captioner=one_of(plan.judged_sources(CONFIG)),
     conda:
-        "../envs/serve.yaml"
+        f"../envs/{plan.environment_of(CONFIG.capeval.judge)}.yaml"
     threads: threads_of(lambda wildcards: CONFIG.capeval.judge.needs)
     resources:
-        **request(lambda wildcards: CONFIG.capeval.judge.needs),
+        **request(lambda wildcards: CONFIG.capeval.judge.needs, python=judge_python),
         serving=plan.as_param(plan.judge_serving(CONFIG.capeval.judge)),
     params:
         spec=plan.as_param(plan.judge_job(CONFIG)),
@@ -99,9 +100,11 @@ use rule judge_captions as judge_captions_again with:
     wildcard_constraints:
         captioner=one_of(plan.judged_sources(CONFIG)),
         again="second|retest",
+    conda:
+        judge_again_conda
     threads: threads_of(judge_again_needs)
     resources:
-        **request(judge_again_needs),
+        **request(judge_again_needs, python=judge_again_python),
         serving=lambda wildcards: plan.as_param(plan.judge_serving(judge_again(wildcards))),
     params:
         spec=lambda wildcards: plan.as_param(judge_again_job(wildcards)),
@@ -119,10 +122,10 @@ rule judge_canaries:
     benchmark:
         f"{RESULTS}/logs/capeval/canaries.tsv"
     conda:
-        "../envs/serve.yaml"
+        f"../envs/{plan.environment_of(CONFIG.capeval.judge)}.yaml"
     threads: threads_of(lambda wildcards: CONFIG.capeval.judge.needs)
     resources:
-        **request(lambda wildcards: CONFIG.capeval.judge.needs),
+        **request(lambda wildcards: CONFIG.capeval.judge.needs, python=judge_python),
         serving=plan.as_param(plan.judge_serving(CONFIG.capeval.judge)),
     params:
         spec=plan.as_param(plan.judge_job(CONFIG)),

@@ -5,7 +5,7 @@ CAPTION_JOBS = plan.caption_jobs(CONFIG)
 
 rule caption_shards:
     input:
-        model=lambda wildcards: files_of(CONFIG.captioners[wildcards.captioner].model),
+        model=captioner_files,
         pool=f"{RESULTS}/pool/images.parquet",
     output:
         f"{RESULTS}/captions/{{captioner}}/jobs/{{job}}.json",
@@ -14,24 +14,25 @@ rule caption_shards:
     benchmark:
         f"{RESULTS}/logs/captions/{{captioner}}/{{job}}.tsv"
     conda:
-        "../envs/serve.yaml"
+        captioner_conda
     threads: threads_of(captioner_needs)
     resources:
-        **request(captioner_needs),
+        **request(captioner_needs, python=captioner_python),
+        serving=lambda wildcards: plan.as_param(plan.caption_serving(CONFIG, wildcards.captioner)),
         shards=lambda wildcards: "{0.start}:{0.stop}".format(CAPTION_JOBS[wildcards.job]),
     params:
         spec=lambda wildcards: plan.as_param(plan.caption_job(CONFIG, wildcards.captioner)),
     message:
         "Caption shards with {wildcards.captioner}, job {wildcards.job}"
     shell:
-        "{resources.python} -m workflow_scripts.captions.caption --spec {params.spec:q} --pool {input.pool}"
+        "{resources.python} -m workflow_scripts.captions.caption --spec {params.spec:q} --serving {resources.serving:q} --pool {input.pool}"
         " --shards {resources.shards} --out-dir {RESULTS}/captions/{wildcards.captioner} --out {output} > {log} 2>&1"
 
 
 rule collect_captions:
     input:
         jobs=expand(f"{RESULTS}/captions/{{{{captioner}}}}/jobs/{{job}}.json", job=CAPTION_JOBS),
-        code="workflow_scripts/captions/collect.py",
+        code=["workflow_scripts/captions/collect.py", "workflow_scripts/captions/read.py"],
     output:
         captions=f"{RESULTS}/captions/{{captioner}}/captions.json",
         statistics=f"{RESULTS}/captions/{{captioner}}/statistics.csv",
@@ -46,8 +47,10 @@ rule collect_captions:
         mem_mb=8000,
         runtime=lambda wildcards, attempt: 60 * attempt,
         python=PYTHON,
+    params:
+        spec=lambda wildcards: plan.as_param(plan.collect_captions_job(CONFIG, wildcards.captioner)),
     message:
         "Collect the captions of {wildcards.captioner}"
     shell:
-        "{resources.python} -m workflow_scripts.captions.collect --jobs {input.jobs} --captioner {wildcards.captioner}"
+        "{resources.python} -m workflow_scripts.captions.collect --spec {params.spec:q} --jobs {input.jobs}"
         " --out {output.captions} --statistics {output.statistics} > {log} 2>&1"

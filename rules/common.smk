@@ -5,9 +5,20 @@ import shlex
 import sys
 from pathlib import Path
 
-# Environments come from conda where it is asked for; otherwise every rule runs the interpreter that runs Snakemake.
-# A profile can name another one a rule: `set-resources: {caption_shards: {python: .venv-serve/bin/python}}`.
-PYTHON = "python" if workflow.deployment_settings.deployment_method else sys.executable
+
+def python_of(environment):
+    """The interpreter of an environment of envs/: the deployed one's where conda is asked for, else that of the
+    checkout's .venv-<environment> where there is one (`make serve`), else the one that runs Snakemake.
+
+    A profile can name another one a rule: `set-resources: {caption_shards: {python: /path/to/bin/python}}`.
+    """
+    if workflow.deployment_settings.deployment_method:
+        return "python"
+    own = Path(workflow.basedir, f".venv-{environment}/bin/python")
+    return str(own) if own.is_file() else sys.executable
+
+
+PYTHON = python_of("core")
 
 
 def checked_config():
@@ -43,8 +54,7 @@ def request(needs, **more):
         mem_mb=lambda wildcards: 1000 * needs(wildcards).mem_gb,
         runtime=lambda wildcards, attempt: round(60 * needs(wildcards).hours * attempt),
         nodes=1,
-        python=PYTHON,
-        **more,
+        **{"python": PYTHON, **more},
     )
 
 
@@ -63,9 +73,40 @@ def captioner_needs(wildcards):
     return CONFIG.captioners[wildcards.captioner].needs
 
 
+def captioner_files(wildcards, capeval=False):
+    """What a captioner reads beside the pool's or CAPEval's images: its weights, or a file of captions."""
+    job = plan.caption_job(CONFIG, wildcards.captioner, capeval).engine
+    captions = [str(job.replay.file)] if job.replay else []
+    return files_of(CONFIG.captioners[wildcards.captioner].model) + captions
+
+
+def captioner_capeval_files(wildcards):
+    return captioner_files(wildcards, capeval=True)
+
+
+def captioner_conda(wildcards):
+    return f"../envs/{plan.environment_of(CONFIG.captioners[wildcards.captioner])}.yaml"
+
+
+def captioner_python(wildcards):
+    return python_of(plan.environment_of(CONFIG.captioners[wildcards.captioner]))
+
+
+def judge_python(wildcards):
+    return python_of(plan.environment_of(CONFIG.capeval.judge))
+
+
 def judge_again(wildcards):
     """The judge of a second opinion."""
     return CONFIG.capeval.second_judge if wildcards.again == "second" else CONFIG.capeval.judge
+
+
+def judge_again_conda(wildcards):
+    return f"../envs/{plan.environment_of(judge_again(wildcards))}.yaml"
+
+
+def judge_again_python(wildcards):
+    return python_of(plan.environment_of(judge_again(wildcards)))
 
 
 def judge_again_needs(wildcards):

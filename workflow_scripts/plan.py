@@ -18,6 +18,8 @@ from workflow_scripts.files import canonical_json, fingerprint
 from workflow_scripts.report.settings import ReportJob
 from workflow_scripts.spec import (
     BASELINES,
+    Captioner,
+    CaptionFile,
     Config,
     Dial,
     Generate,
@@ -72,6 +74,15 @@ class PoolJob(Section):
     seed: int
 
 
+class ReplayFile(CaptionFile):
+    """The file of captions that a job reads, and what to do about its faults."""
+
+    on_missing: str = "error"
+    on_empty: str = "error"
+    on_duplicate: str = "error"
+    on_unknown: str = "warn"
+
+
 class EngineJob(Section):
     """Everything of an engine that decides its answers. How it is served (`Serving`, `Server`) decides nothing."""
 
@@ -82,7 +93,7 @@ class EngineJob(Section):
     max_pixels: int | None = None
     chat_template_kwargs: dict[str, bool | int | str] = Field({})
     remote_code: str | None = None
-    replay: Replay | None = None
+    replay: ReplayFile | None = None
     dial: Dial | None = None
 
 
@@ -98,19 +109,22 @@ class ServingJob(Section):
 class CaptionJob(Section):
     """Caption images with one captioner: the pool's shards, or CAPEval's images (`shard_size` is null then)."""
 
-    stage_version: int = 1
-    engine: str
-    model: Source | None
+    stage_version: int = 2
+    engine: EngineJob
     prompt: str
     sampling: Sampling
     max_new_tokens: int
-    max_model_len: int
-    max_pixels: int | None
-    chat_template_kwargs: dict[str, bool | int | str]
-    remote_code: str | None
-    replay: Replay | None
-    dial: Dial | None
+    attempts: int
+    retry_temperature: float
     shard_size: int | None
+
+
+class CollectCaptionsJob(Section):
+    """Bring one captioner's shards together; captions with the faults in `leave_out` stay out of training."""
+
+    stage_version: int = 1
+    captioner: str
+    leave_out: list[str]
 
 
 class JudgeJob(Section):
@@ -406,19 +420,52 @@ def caption_job(config: Config, captioner: str, capeval: bool = False) -> Captio
     """How one captioner captions the pool, or CAPEval's images."""
     one, shared = config.captioners[captioner], config.captioning
     return CaptionJob(
-        engine=one.engine,
-        model=_settled(one.model, config.assets),
+        engine=EngineJob(
+            engine=one.engine,
+            model=_settled(one.model, config.assets),
+            server_model=one.server.model if one.server else None,
+            max_model_len=shared.max_model_len,
+            max_pixels=one.max_pixels,
+            chat_template_kwargs=one.chat_template_kwargs,
+            remote_code=one.remote_code,
+            replay=_replay_file(one.replay, capeval),
+            dial=one.dial,
+        ),
         prompt=one.prompt or shared.prompt,
         sampling=shared.samplings[one.sampling or shared.sampling],
         max_new_tokens=shared.max_new_tokens,
-        max_model_len=shared.max_model_len,
-        max_pixels=one.max_pixels,
-        chat_template_kwargs=one.chat_template_kwargs,
-        remote_code=one.remote_code,
-        replay=one.replay,
-        dial=one.dial,
+        attempts=shared.attempts,
+        retry_temperature=shared.retry_temperature,
         shard_size=None if capeval else config.pool.shard_size,
     )
+
+
+def _replay_file(replay: Replay | None, capeval: bool) -> ReplayFile | None:
+    """The file with the captions of the pool, or of CAPEval's images."""
+    if replay is None:
+        return None
+    file = (capeval and replay.capeval) or replay.pool
+    return ReplayFile(
+        **file.model_dump(), **replay.model_dump(include={"on_missing", "on_empty", "on_duplicate", "on_unknown"})
+    )
+
+
+def collect_captions_job(config: Config, captioner: str) -> CollectCaptionsJob:
+    """Which captions of one captioner enter training."""
+    return CollectCaptionsJob(captioner=captioner, leave_out=config.captioning.leave_out)
+
+
+def environment_of(asked: Captioner | Judge) -> str:
+    """The environment of envs/ that a captioner's or judge's engine runs in."""
+    if getattr(asked, "remote_code", None):
+        return "remote"
+    return "serve" if asked.engine == "vllm" else "core"
+
+
+def caption_serving(config: Config, captioner: str) -> ServingJob:
+    """How a captioner's engine runs."""
+    one = config.captioners[captioner]
+    return ServingJob(gpus=one.needs.gpus, threads=one.needs.threads, serving=one.serving, server=one.server)
 
 
 def judge_job(config: Config, judge: Judge | None = None) -> JudgeJob:

@@ -18,6 +18,11 @@ class Progress:
         self._resumed_from = done
         self._started = self._last = time.monotonic()
 
+    def skip(self, count: int) -> None:
+        """Count `count` as done by an earlier run: they do not enter the rate."""
+        self.done += count
+        self._resumed_from += count
+
     def update(self, count: int) -> None:
         """Count `count` more as done."""
         self.done += count

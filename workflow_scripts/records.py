@@ -42,6 +42,7 @@ SCHEMAS: dict[str, pa.Schema] = {
         num_attempts=_COUNT,
         error=_TEXT,
     ),
+    # `num_errors` are those beside empty and cut captions. Words and tokens are those of usable captions.
     "caption_statistics": _schema(
         captioner=_TEXT,
         num_images=_COUNT,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from engine_helpers import caption_job, engine_job
 from PIL import Image
 
 from workflow_scripts import plan
@@ -21,10 +22,8 @@ from workflow_scripts.files import write_json, write_jsonl, write_run_record, wr
 from workflow_scripts.records import SCHEMAS, write_table
 from workflow_scripts.report.settings import ReportJob
 from workflow_scripts.spec import (
-    Dial,
     Generate,
     PoolSource,
-    Sampling,
     SftStage,
     Source,
     T2iBenchmark,
@@ -184,20 +183,7 @@ class _Writer:
         folder = f"capeval/{captioner}"
         write_table(self.results / folder / "captions.parquet", captions, "captions")
         write_table(self.results / folder / "verdicts.parquet", verdicts, "verdicts")
-        captioning = plan.CaptionJob(
-            engine="exact",
-            model=None,
-            prompt="describe",
-            sampling=Sampling(),
-            max_new_tokens=24,
-            max_model_len=64,
-            max_pixels=None,
-            chat_template_kwargs={},
-            remote_code=None,
-            replay=None,
-            shard_size=None,
-            dial=Dial(drop=drop, falsify=falsify),
-        )
+        captioning = caption_job(engine_job("exact", dial={"drop": drop, "falsify": falsify}), shard_size=None)
         self.note(f"{folder}/captions.parquet", captioning)
         self.note(
             f"{folder}/verdicts.parquet",

@@ -64,7 +64,7 @@ def save_captions(folder: Path, image_ids: list[str], changes: dict[int, dict[st
         rows.append({**row, "num_attempts": 1, "error": None, **(changes or {}).get(number, {})})
     write_table(folder / "00000.parquet", rows, "captions", {FINGERPRINT: "tests"})
     shards = [{"path": "00000.parquet", "rows": len(rows), "sha256": sha256_file(folder / "00000.parquet")}]
-    write_json(folder / "captions.json", {"shards": shards, "fingerprint": "tests"})
+    write_json(folder / "captions.json", {"shards": shards, "fingerprint": "tests", "leave_out": ["empty", "cut"]})
     return folder / "captions.json"
 
 

@@ -95,7 +95,7 @@ def test_how_files_come_is_no_business_of_the_jobs_that_read_them(raw):
 def test_a_folder_takes_the_place_of_a_download(raw):
     config = edited(raw, lambda c: c["captioners"]["qwen3-vl-8b"].update(model={"path": "models/qwen"}))
     assert "Qwen--Qwen3-VL-8B-Instruct" not in assets_of(config)
-    assert str(caption_job(config, "qwen3-vl-8b").model.path) == "models/qwen"
+    assert str(caption_job(config, "qwen3-vl-8b").engine.model.path) == "models/qwen"
 
 
 def test_licences_of_what_the_sweep_does_not_make_itself(root, raw, tmp_path, monkeypatch):

@@ -4,15 +4,15 @@ import shutil
 
 import pandas as pd
 import pytest
+from engine_helpers import caption_job, engine_job
 
 from workflow_scripts.blocks.make_world import write_world
 from workflow_scripts.blocks.settings import World
 from workflow_scripts.capeval import caption, judge, score
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_run_record
-from workflow_scripts.plan import CaptionJob, JudgeJob, ScoreCaptionsJob
+from workflow_scripts.plan import JudgeJob, ScoreCaptionsJob
 from workflow_scripts.records import read_table, write_table
-from workflow_scripts.spec import Sampling
 
 NUM_IMAGES = 60
 
@@ -31,11 +31,7 @@ def data(tmp_path_factory):
 
 
 def captions_of(data, out, drop=0.0, falsify=0.0):
-    job = CaptionJob(
-        engine="exact", model=None, prompt="", sampling=Sampling(), max_new_tokens=1, max_model_len=1, max_pixels=None,
-        chat_template_kwargs={}, remote_code=None, replay=None, shard_size=None,
-        dial={"drop": drop, "falsify": falsify},
-    )  # fmt: skip
+    job = caption_job(engine_job("exact", dial={"drop": drop, "falsify": falsify}), shard_size=None)
     caption.main(["--spec", job.model_dump_json(), "--data", str(data), "--out", str(out)])
     return out
 

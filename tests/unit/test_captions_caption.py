@@ -1,35 +1,39 @@
 """Caption jobs: shards, kill -9 at any moment, resuming, refusing."""
 
+import importlib.util
+import json
 import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
+import numpy as np
+import pandas as pd
 import pytest
+from engine_helpers import caption_job, engine_job
 from PIL import Image
 
 from workflow_scripts.blocks.world import render, sample_scene
-from workflow_scripts.captions import caption, collect, work
-from workflow_scripts.captions.read import read_captions
+from workflow_scripts.captions import caption, collect, read_ahead, work
+from workflow_scripts.captions.read import FINGERPRINT, read_captions
 from workflow_scripts.engines import exact
-from workflow_scripts.errors import NotInThisVersion, UserError
-from workflow_scripts.files import read_json, sha256_file
-from workflow_scripts.plan import CaptionJob, PoolJob
+from workflow_scripts.engines.interface import Answer, Picture
+from workflow_scripts.errors import UserError
+from workflow_scripts.files import read_json, read_run_record, sha256_file, write_json
+from workflow_scripts.plan import PoolJob
 from workflow_scripts.pool import build
-from workflow_scripts.records import read_table
-from workflow_scripts.spec import Sampling
+from workflow_scripts.records import read_table, write_table
+from workflow_scripts.spec import CaptionFault
+
+FAULTS = get_args(CaptionFault)
 
 ROOT = Path(__file__).resolve().parents[2]
-NUM_IMAGES, SHARD_SIZE, CHUNK = 50, 20, 8  # shards of 20, 20 and 10; chunks of 8, 8, 4 | 8, 8, 4 | 8, 2
+NUM_IMAGES, SHARD_SIZE, CHUNK, ROOM = 50, 20, 8, 5
 
 
-def exact_job(**changes):
-    settings = {
-        "engine": "exact", "model": None, "prompt": "describe", "sampling": Sampling(), "max_new_tokens": 24,
-        "max_model_len": 128, "max_pixels": None, "chat_template_kwargs": {}, "remote_code": None, "replay": None,
-        "dial": {"drop": 0.4, "falsify": 0.2}, "shard_size": SHARD_SIZE,
-    }  # fmt: skip
-    return CaptionJob(**{**settings, **changes})
+def exact_job(drop=0.4, falsify=0.2, **changes):
+    return caption_job(engine_job("exact", dial={"drop": drop, "falsify": falsify}), **changes)
 
 
 @pytest.fixture(scope="module")
@@ -62,19 +66,20 @@ def uninterrupted(pool, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     monkeypatch.setattr(work, "CHUNK", CHUNK)
+    monkeypatch.setattr(exact, "_ROOM", ROOM)
 
 
 @pytest.fixture
-def count_captioned(monkeypatch):
-    """How many images the engine is asked for."""
-    counted, original = [], exact.Engine.caption
+def asked(monkeypatch):
+    """The requests that the engine is given."""
+    given, original = [], exact.Engine.submit
 
-    def counting(self, pictures):
-        counted.append(len(pictures))
-        return original(self, pictures)
+    def submit(self, request):
+        given.append(request)
+        original(self, request)
 
-    monkeypatch.setattr(exact.Engine, "caption", counting)
-    return counted
+    monkeypatch.setattr(exact.Engine, "submit", submit)
+    return given
 
 
 def test_shards_are_the_pool_in_its_order(pool, uninterrupted):
@@ -88,20 +93,22 @@ def test_shards_are_the_pool_in_its_order(pool, uninterrupted):
         assert sha256_file(uninterrupted / "jobs" / shard["path"]) == shard["sha256"]
 
 
-# Which call dies: of the engine (a chunk's rows are not there yet), or of the rename that gives a file its name
-# (its bytes are all there). Renames 1-3 are shard 0's chunks, 4 is shard 0, 12 the run record, 13 the manifest.
-MOMENTS = [("engine", 1), ("engine", 2), ("engine", 5), *(("rename", call) for call in range(1, 14))]
+# Images that are safe after each rename that gives a file its name: journal and shards, the run record, the manifest.
+SAFE = [8, 16, 20, 24, 32, 40, 40, 48, 50, 50, 50, 50]
+# Which call dies: the engine's (answers come by 5), or a rename (the file's bytes are all there). Images safe by then.
+MOMENTS = {("collect", 1): 0, ("collect", 2): 0, ("collect", 4): 8, ("collect", 5): 20, ("collect", 10): 40}
+MOMENTS |= {("rename", call): safe for call, safe in enumerate([0, *SAFE[:-1]], 1)}
 FATAL = """
 import os, signal, sys
 from workflow_scripts.captions import caption, work
 from workflow_scripts.engines import exact
-work.CHUNK = {chunk}
+work.CHUNK, exact._ROOM = {chunk}, {room}
 for moment, call, arguments in {cases!r}:
     if os.fork():
         status = os.wait()[1]
         assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, (moment, call, status)
         continue
-    place, name = {{"engine": (exact.Engine, "caption"), "rename": (os, "replace")}}[moment]
+    place, name = {{"collect": (exact.Engine, "collect"), "rename": (os, "replace")}}[moment]
     original, calls = getattr(place, name), []
     def fatal(*given):
         calls.append(given)
@@ -119,30 +126,30 @@ def killed(pool, tmp_path_factory):
     """A folder for every moment, left by a job that SIGKILL ended then."""
     folders = {moment: tmp_path_factory.mktemp("killed") / "dial" for moment in MOMENTS}
     cases = [(*moment, arguments(pool, folder, exact_job())) for moment, folder in folders.items()]
-    subprocess.run([sys.executable, "-c", FATAL.format(chunk=CHUNK, cases=cases)], cwd=ROOT, check=True)
+    code = FATAL.format(chunk=CHUNK, room=ROOM, cases=cases)
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
     return folders
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_kill_9_costs_at_most_one_chunk(pool, uninterrupted, killed, count_captioned, moment):
-    folder, (kind, call) = killed[moment], moment
+def test_kill_9_costs_at_most_one_chunk(pool, uninterrupted, killed, asked, moment):
+    folder = killed[moment]
     assert not (folder / "jobs" / "0.json").exists()
-    chunks_done = call - 1 if kind == "engine" else call - 1 - sum(call > shard_rename for shard_rename in (4, 8, 11))
     caption.main(arguments(pool, folder, exact_job()))
-    assert sum(count_captioned) == NUM_IMAGES - sum([8, 8, 4, 8, 8, 4, 8, 2][:chunks_done])
+    assert len(asked) == NUM_IMAGES - MOMENTS[moment]
     for name in ("00000.parquet", "00001.parquet", "00002.parquet", "jobs/0.json"):
         assert sha256_file(folder / name) == sha256_file(uninterrupted / name)
     assert not list(folder.glob(".partial/*/*"))
 
 
-def test_finished_shards_are_kept_and_others_redone(pool, tmp_path, count_captioned):
+def test_finished_shards_are_kept_and_others_redone(pool, tmp_path, asked):
     folder = tmp_path / "dial"
     caption.main(arguments(pool, folder, exact_job(), "0:2"))
-    assert sum(count_captioned) == 40
+    assert len(asked) == 40
     caption.main(arguments(pool, folder, exact_job(), "0:3"))
-    assert sum(count_captioned) == 50
-    caption.main(arguments(pool, folder, exact_job(dial={"drop": 0, "falsify": 0}), "0:3"))
-    assert sum(count_captioned) == 100
+    assert len(asked) == 50
+    caption.main(arguments(pool, folder, exact_job(0, 0), "0:3"))
+    assert len(asked) == 100
     text = read_table(folder / "00000.parquet", "captions")["caption"]
     assert all(" on " in line for line in text)  # nothing is dropped
 
@@ -155,17 +162,18 @@ def test_captions_do_not_depend_on_shards_or_chunks(pool, uninterrupted, tmp_pat
     assert whole["caption"].tolist() == [line for part in parts for line in part["caption"]]
 
 
-def test_later_versions_and_mistakes_stop_before_the_pool_is_read(tmp_path):
+def test_mistakes_stop_before_the_pool_is_read(tmp_path):
     nowhere = tmp_path / "no-pool.parquet"
-    vllm = exact_job(engine="vllm", dial=None, model={"path": str(tmp_path)})
-    with pytest.raises(NotInThisVersion, match=r"captioners.qwen.engine: 'vllm' is not in this version"):
-        caption.main(arguments(nowhere, tmp_path / "qwen", vllm))
-    remote = exact_job(engine="transformers", dial=None, model={"path": str(tmp_path)}, remote_code="0" * 40)
-    with pytest.raises(NotInThisVersion, match=r"captioners.llava.remote_code"):
-        caption.main(arguments(nowhere, tmp_path / "llava", remote))
-    absent = exact_job(engine="transformers", dial=None, model={"path": str(tmp_path / "gone")})
+    if not importlib.util.find_spec("vllm"):
+        vllm = caption_job(engine_job("vllm", model={"path": str(tmp_path)}))
+        with pytest.raises(UserError, match=r"captioners.qwen.engine: 'vllm' needs the package vllm, .*envs/serve.txt"):
+            caption.main(arguments(nowhere, tmp_path / "qwen", vllm))
+    absent = caption_job(engine_job("transformers", model={"path": str(tmp_path / "gone")}))
     with pytest.raises(UserError, match=r"captioners.llava.model.path: no such folder .*gone"):
         caption.main(arguments(nowhere, tmp_path / "llava", absent))
+    wrong = caption_job(engine_job("transformer", model={"path": str(tmp_path)}))
+    with pytest.raises(UserError, match=r"captioners.llava.engine: unknown name 'transformer', did you mean"):
+        caption.main(arguments(nowhere, tmp_path / "llava", wrong))
 
 
 @pytest.mark.parametrize("shards", ["0", "2:2", "0:4", "a:b", "-1:2", "3:2"])
@@ -174,25 +182,122 @@ def test_shards_that_the_pool_does_not_have(shards):
         caption.shard_rows(shards, NUM_IMAGES, SHARD_SIZE)
 
 
-def test_a_vanished_image_stops_and_a_broken_one_is_a_row(pool, tmp_path):
+def with_picture(pool, tmp_path, path):
+    """The pool with another file as its fourth image."""
     images = read_table(pool, "images")
-    picture = exact.Picture(images["image_id"][0], str(tmp_path / "gone.png"))
-    engine = exact.Engine(exact_job(), [])
+    images.loc[3, "path"] = str(path)
+    write_table(tmp_path / "images.parquet", images, "images")
+    return tmp_path / "images.parquet"
+
+
+def test_a_vanished_image_stops_and_a_broken_one_is_a_row(pool, uninterrupted, tmp_path):
+    path, folder = tmp_path / "gone.png", tmp_path / "dial"
+    changed = with_picture(pool, tmp_path, path)
     with pytest.raises(UserError, match=r"gone.png: no such file \(image"):
-        engine.caption([picture])
-    (tmp_path / "gone.png").write_bytes(b"not a picture")
-    sound = exact.Picture(images["image_id"][1], images["path"][1])
-    broken, fine = engine.caption([picture, sound])
-    assert broken.text is None and broken.error.startswith("unreadable image: UnidentifiedImageError")
-    assert fine.error is None and fine.text
-    Image.new("RGB", (10, 10)).save(tmp_path / "gone.png")
+        caption.main(arguments(changed, folder, exact_job(), "0:1"))
+    path.write_bytes(b"not a picture")
+    caption.main(arguments(changed, folder, exact_job(), "0:1"))
+    table = read_table(folder / "00000.parquet", "captions")
+    assert table["error"][3].startswith("unreadable image: ") and pd.isna(table["caption"][3])
+    assert table["num_attempts"][3] == 0
+    expected = read_table(uninterrupted / "00000.parquet", "captions")
+    pd.testing.assert_frame_equal(table.drop(3), expected.drop(3), check_dtype=False)
+    assert read_run_record(folder / "jobs" / "0.json")["errors"] == {"unreadable image": 1}
+    Image.new("RGB", (10, 10)).save(path)
     with pytest.raises(UserError, match="reads blocks pictures only"):
-        engine.caption([picture])
+        caption.main(arguments(changed, tmp_path / "other", exact_job(), "0:1"))
 
 
-def collected(folder, *jobs):
+class ScriptedEngine:
+    """A test double: answers as a script says, last asked first."""
+
+    reads_images = True
+
+    def __init__(self, script):
+        self.script, self.waiting, self.seen, self.facts = script, [], [], {}
+
+    def room(self):
+        return 3 - len(self.waiting)
+
+    def submit(self, request):
+        self.waiting.append(request)
+        self.seen.append(request)
+
+    def collect(self):
+        return [(request, self.script(request)) for request in [self.waiting.pop()]] if self.waiting else []
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def scripted(monkeypatch, tmp_path):
+    """Run a caption job whose engine follows a script; (engine, captions)."""
+
+    def run(pool, script, **changes):
+        made = ScriptedEngine(script)
+        monkeypatch.setattr(work, "open_engine", lambda *_: made)
+        (tmp_path / "model").mkdir()
+        monkeypatch.setattr("workflow_scripts.engines.inputs", lambda job: [])
+        job = caption_job(engine_job("transformers", model={"path": str(tmp_path / "model")}), **changes)
+        caption.main(arguments(pool, tmp_path / "scripted", job, "0:3"))
+        tables = [read_table(tmp_path / "scripted" / f"{shard:05d}.parquet", "captions") for shard in range(3)]
+        assert made.closed
+        return made, pd.concat(tables, ignore_index=True)
+
+    return run
+
+
+def test_a_faulty_caption_is_asked_for_again(pool, scripted):
+    """Image 0 says something at the second attempt, image 1 never, image 2 is cut both times, the others are sound."""
+    ids = read_table(pool, "images")["image_id"]
+
+    def script(request):
+        number, attempt = request.key
+        texts = {(0, 1): "", (0, 2): "a red circle", (1, 1): "!!!!!!!!!!", (1, 2): "", (2, 1): "a b", (2, 2): "c d"}
+        return Answer(texts.get((number, attempt), f"caption {number}"), 3, "length" if number == 2 else "stop")
+
+    engine, table = scripted(pool, script, attempts=2)
+    assert table["image_id"].tolist() == ids.tolist()
+    assert table["caption"].tolist()[:4] == ["a red circle", "", "c d", "caption 3"]
+    assert table["error"].fillna("").tolist()[:4] == ["", "empty", "cut", ""]
+    assert table["num_attempts"].tolist() == [2, 2, 2] + [1] * 47
+    assert len(engine.seen) == 53
+    again = [request for request in engine.seen if request.key[1] == 2]
+    assert all(request.sampling.temperature == 0.7 for request in again)  # greedy would say the same
+    firsts = {request.key[0]: request for request in engine.seen if request.key[1] == 1}
+    assert all(request.seed != firsts[request.key[0]].seed and request.image is not None for request in again)
+
+
+def test_an_engine_error_is_a_row_and_not_asked_again(pool, scripted):
+    engine, table = scripted(pool, lambda request: Answer(None, error="server: too long"), attempts=2)
+    assert len(engine.seen) == 50
+    assert set(table["error"]) == {"server: too long"} and table["caption"].isna().all()
+
+
+def test_few_pictures_are_decoded_ahead(pool, monkeypatch):
+    images = read_table(pool, "images")
+    pictures = [Picture(*names) for names in zip(images["image_id"], images["path"], strict=True)]
+    read = []
+    original = read_ahead.read_rgb
+
+    def counting(*given):
+        read.append(given)
+        return original(*given)
+
+    monkeypatch.setattr(read_ahead, "read_rgb", counting)
+    ahead = read_ahead.ReadAhead(pictures, range(50), None, threads=2, ahead=4)
+    for number in range(50):
+        image = ahead.next()
+        assert np.array_equal(np.asarray(image), np.asarray(Image.open(pictures[number].path)))
+        assert len(read) <= number + 1 + 4
+    assert len(read) == 50
+
+
+def collected(folder, *jobs, leave_out=FAULTS):
     collect.main([
-        "--jobs", *(str(folder / "jobs" / f"{job}.json") for job in jobs), "--captioner", "dial",
+        "--spec", json.dumps({"captioner": "dial", "leave_out": list(leave_out)}),
+        "--jobs", *(str(folder / "jobs" / f"{job}.json") for job in jobs),
         "--out", str(folder / "captions.json"), "--statistics", str(folder / "statistics.csv"),
     ])  # fmt: skip
 
@@ -217,12 +322,12 @@ def test_collected_jobs_are_the_whole_pool(pool, uninterrupted, tmp_path):
 def test_jobs_that_do_not_belong_together(pool, tmp_path):
     folder = tmp_path / "dial"
     caption.main(arguments(pool, folder, exact_job(), "0:2"))
-    caption.main(arguments(pool, folder, exact_job(dial={"drop": 0, "falsify": 0}), "2:3"))
+    caption.main(arguments(pool, folder, exact_job(0, 0), "2:3"))
     with pytest.raises(UserError, match="made from different settings or pools"):
         collected(folder, 0, 2)
     with pytest.raises(UserError, match="belongs to another job too"):
         collected(folder, 0, 0)
-    caption.main(arguments(pool, folder, exact_job(dial={"drop": 0, "falsify": 0}), "1:2"))
+    caption.main(arguments(pool, folder, exact_job(0, 0), "1:2"))
     with pytest.raises(UserError, match=r"shard .*00001.parquet was made from \w{16}, expected one made from"):
         collected(folder, 0, 2)
     (folder / "00001.parquet").unlink()
@@ -230,9 +335,18 @@ def test_jobs_that_do_not_belong_together(pool, tmp_path):
         collected(folder, 0)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("", 0), ("a b c", 0), ("a b c d", 0), ("a b c d e a b c d", 1 / 6), ("x " * 103, 99 / 100)],
-)
-def test_repetition_counts_windows_of_four_words(text, expected):
-    assert collect.repetition(text.split()) == pytest.approx(expected)
+def test_faults_that_are_left_out_of_training(tmp_path):
+    faults = [None, "cut", "repetition", "missing"]
+    rows = [
+        {"image_id": str(n), "caption": None if fault == "missing" else f"caption {n}", "num_tokens": 2,
+         "finish_reason": "stop", "num_attempts": 1, "error": fault}
+        for n, fault in enumerate(faults)
+    ]  # fmt: skip
+    write_table(tmp_path / "00000.parquet", rows, "captions", {FINGERPRINT: "f"})
+    shard = {"path": "../00000.parquet", "rows": 4, "sha256": sha256_file(tmp_path / "00000.parquet")}
+    write_json(tmp_path / "jobs" / "0.json", {"fingerprint": "f", "shards": [shard]})
+    for leave_out, usable in ((FAULTS, [0]), (["repetition"], [0, 1]), ([], [0, 1, 2])):
+        collected(tmp_path, 0, leave_out=leave_out)
+        captions = read_captions(tmp_path / "captions.json")
+        assert captions.index[captions["error"].isna()].tolist() == usable
+        assert read_table(tmp_path / "statistics.csv", "caption_statistics")["num_usable"].tolist() == [len(usable)]

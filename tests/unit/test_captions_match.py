@@ -1,7 +1,7 @@
 import pytest
 
 from workflow_scripts.captions.match import PictureIndex
-from workflow_scripts.engines import Picture
+from workflow_scripts.engines.interface import Picture
 
 PATHS = [
     "data/coco/train2017/COCO_val2014_000000040468.jpg",

@@ -1,15 +1,19 @@
 """The transformers engine on tiny LLaVA folders of random weights, against Transformers' own generation."""
 
+import dataclasses
 import random
 import shutil
 
 import pytest
 import torch
+from engine_helpers import ask, engine_job, requests_of
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from scipy import stats
 from transformers import (
     AutoProcessor,
+    LlamaConfig,
+    LlamaForCausalLM,
     LlavaForConditionalGeneration,
     LlavaNextConfig,
     LlavaNextForConditionalGeneration,
@@ -20,12 +24,14 @@ from transformers import (
 from workflow_scripts.blocks.tokenizer import build_tokenizer
 from workflow_scripts.blocks.vlm_model import ARCHITECTURES, build_model, save_checkpoint
 from workflow_scripts.blocks.world import render, sample_scene
-from workflow_scripts.engines import Picture, transformers
+from workflow_scripts.captions.work import caption_seed
+from workflow_scripts.engines import transformers
+from workflow_scripts.engines.interface import Picture, Request
 from workflow_scripts.engines.pictures import read_rgb
-from workflow_scripts.engines.sampling import PresencePenalty, RowNoise, caption_seed, processors
+from workflow_scripts.engines.sampling import PresencePenalty, RowNoise, processors
 from workflow_scripts.engines.weights import weights_fingerprint
 from workflow_scripts.errors import UserError
-from workflow_scripts.plan import CaptionJob
+from workflow_scripts.plan import ServingJob
 from workflow_scripts.spec import Sampling
 
 LIMIT = 12
@@ -84,24 +90,22 @@ def test_prompts_of_different_lengths_share_a_batch(next_folder, tmp_path):
         Image.fromarray(pixels.numpy()).save(path)
         pictures.append(Picture(path.name, str(path)))
     made = engine(next_folder, max_model_len=32)  # greedy: noise would drown the scores of random weights
-    together = made.caption(pictures)
-    assert together == [made.caption([picture])[0] for picture in pictures]
+    together = captions_of(made, pictures)
+    assert together == [captions_of(made, [picture])[0] for picture in pictures]
     limits = {caption.num_tokens for caption in together if caption.finish_reason == "length"}
     assert len(limits) > 1  # a longer prompt leaves less room
 
 
-def engine(folder, sampling=None, **changes):
-    settings = {
-        "engine": "transformers", "model": {"path": str(folder)}, "prompt": "describe",
-        "sampling": sampling or Sampling(),
-        "max_new_tokens": LIMIT, "max_model_len": 128, "max_pixels": None, "chat_template_kwargs": {},
-        "remote_code": None, "replay": None, "dial": None, "shard_size": 10,
-    }  # fmt: skip
-    return transformers.Engine(CaptionJob(**{**settings, **changes}), [])
+def engine(folder, **changes):
+    return transformers.Engine(engine_job("transformers", model={"path": str(folder)}, **changes), ServingJob(), [])
+
+
+def captions_of(engine, pictures, sampling=None, max_tokens=LIMIT):
+    return ask(engine, requests_of(pictures, sampling, max_tokens=max_tokens))
 
 
 def test_greedy_captions_are_those_of_generate(folder, pictures):
-    captions = engine(folder).caption(pictures)
+    captions = captions_of(engine(folder), pictures)
     processor = AutoProcessor.from_pretrained(folder)
     model = LlavaForConditionalGeneration.from_pretrained(folder)
     for picture, caption in zip(pictures, captions, strict=True):
@@ -116,64 +120,87 @@ def test_greedy_captions_are_those_of_generate(folder, pictures):
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 def test_captions_do_not_depend_on_the_batch(folder, pictures, temperature, monkeypatch):
-    made = engine(folder, Sampling(temperature=temperature, top_k=30, top_p=0.95, presence_penalty=0.5))
-    together = made.caption(pictures)
-    assert [made.caption([picture])[0] for picture in pictures] == together
+    made, sampling = engine(folder), Sampling(temperature=temperature, top_k=30, top_p=0.95, presence_penalty=0.5)
+    together = captions_of(made, pictures, sampling)
+    assert [captions_of(made, [picture], sampling)[0] for picture in pictures] == together
     monkeypatch.setattr(made, "_batch", 4)
-    assert made.caption(pictures[::-1]) == together[::-1]
-    other = engine(folder, Sampling(temperature=temperature, top_k=30, top_p=0.95, presence_penalty=0.5, seed=1))
-    assert (other.caption(pictures) == together) == (temperature == 0)
+    assert captions_of(made, pictures[::-1], sampling) == together[::-1]
+    other = captions_of(made, pictures, sampling.model_copy(update={"seed": 1}))
+    assert (other == together) == (temperature == 0)
+
+
+def test_requests_drawn_alike_share_a_batch(folder, pictures):
+    """Greedy and sampled ones, with an image and without, asked together: each answer is as if asked alone."""
+    made, drawn = engine(folder), Sampling(temperature=0.7)
+    mixed = requests_of(pictures[:2]) + requests_of(pictures[2:4], drawn)
+    mixed += requests_of(pictures[4:6], read=False) + requests_of(pictures[:1], text="describe briefly")
+    mixed = [dataclasses.replace(request, key=number) for number, request in enumerate(mixed)]
+    assert ask(made, mixed) == [ask(made, [request])[0] for request in mixed]
+
+
+def test_a_language_model_answers_text(tmp_path):
+    """A folder without an image processor is a language model; its greedy answer is `generate`'s."""
+    torch.manual_seed(0)
+    tokenizer = build_tokenizer()
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    made = engine(tmp_path)
+    request = Request(0, "describe", 6, Sampling(), schema={"type": "object"})
+    (answer,) = ask(made, [request])
+    prompt = tokenizer.apply_chat_template([{"role": "user", "content": "describe"}], add_generation_prompt=True)
+    prompt = torch.tensor([prompt["input_ids"]])
+    expected = LlamaForCausalLM.from_pretrained(tmp_path).generate(prompt, max_new_tokens=6, do_sample=False)
+    assert answer.text == tokenizer.decode(expected[0, prompt.shape[1] :], skip_special_tokens=True).strip()
+    assert answer.num_prompt_tokens == prompt.shape[1]
+    assert made.count_tokens("describe briefly") == 2
+    assert made.facts["transformers"] == {"schemas_not_enforced": 1}
 
 
 def test_the_folders_own_sampling_defaults_do_not_enter(clip_folder, pictures, tmp_path):
     shutil.copytree(clip_folder, tmp_path / "model")
     config = tmp_path / "model" / "generation_config.json"
     config.write_text(config.read_text().replace("{", '{"repetition_penalty": 5.0, "do_sample": true, "top_k": 3,', 1))
-    assert engine(tmp_path / "model").caption(pictures) == engine(clip_folder).caption(pictures)
+    assert captions_of(engine(tmp_path / "model"), pictures) == captions_of(engine(clip_folder), pictures)
 
 
 def test_limits_of_new_tokens_and_of_context(clip_folder, pictures):
     prompt = 6  # <bos>, four image tokens, describe
-    free = engine(clip_folder, max_new_tokens=20).caption(pictures[:1])[0]
+    (free,) = captions_of(engine(clip_folder), pictures[:1], max_tokens=20)
     assert free.finish_reason == "length" and free.num_tokens == 20
-    short = engine(clip_folder, max_new_tokens=20, max_model_len=prompt + 7).caption(pictures[:1])[0]
+    (short,) = captions_of(engine(clip_folder, max_model_len=prompt + 7), pictures[:1], max_tokens=20)
     assert short.text == " ".join(free.text.split()[:7]) and (short.num_tokens, short.finish_reason) == (7, "length")
-    none = engine(clip_folder, max_model_len=prompt).caption(pictures[:2])
+    none = captions_of(engine(clip_folder, max_model_len=prompt), pictures[:2])
     assert [c.error for c in none] == ["prompt of 6 tokens fills max_model_len 6"] * 2
 
 
 def test_the_end_token_stops_and_is_not_counted(clip_folder, pictures):
-    captions = engine(clip_folder, Sampling(temperature=2.0), max_new_tokens=60).caption(pictures)
+    captions = captions_of(engine(clip_folder), pictures, Sampling(temperature=2.0), max_tokens=60)
     ends = [caption.finish_reason for caption in captions]
     assert set(ends) == {"stop", "length"}
     assert all((c.num_tokens == 60) == (c.finish_reason == "length") for c in captions)
     assert all(len(c.text.split()) <= c.num_tokens for c in captions)
 
 
-def test_a_broken_picture_is_a_row(clip_folder, pictures, tmp_path):
-    (tmp_path / "broken.png").write_bytes(b"no picture")
-    broken = Picture("broken", str(tmp_path / "broken.png"))
-    found = engine(clip_folder).caption([pictures[0], broken, pictures[1]])
-    assert found[1].text is None and "unreadable image" in found[1].error
-    assert [found[0], found[2]] == engine(clip_folder).caption(pictures[:2])
-
-
 def test_too_little_memory_halves_the_batch_for_good(clip_folder, pictures, monkeypatch):
     made, sizes = engine(clip_folder), []
-    expected, generate = made.caption(pictures), made._generate
+    expected, answer = captions_of(made, pictures), made._answer
 
-    def scarce(images, image_ids):
-        sizes.append(len(images))
-        if len(images) > 3:
+    def scarce(requests):
+        sizes.append(len(requests))
+        if len(requests) > 3:
             raise torch.OutOfMemoryError
-        return generate(images, image_ids)
+        return answer(requests)
 
-    monkeypatch.setattr(made, "_generate", scarce)
-    assert made.caption(pictures) == expected
+    monkeypatch.setattr(made, "_answer", scarce)
+    assert captions_of(made, pictures) == expected
     assert sizes == [13, 6, 3, 3, 3, 3, 1]
-    monkeypatch.setattr(made, "_generate", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError))
-    with pytest.raises(UserError, match=r"0.png: one image exceeds the GPU's memory; lower max_pixels"):
-        made.caption(pictures)
+    monkeypatch.setattr(made, "_answer", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError))
+    with pytest.raises(UserError, match=r"one request exceeds the GPU's memory; lower max_pixels"):
+        captions_of(made, pictures)
 
 
 def test_weights_that_do_not_fit_the_model(clip_folder, tmp_path):
@@ -216,8 +243,8 @@ def test_weights_are_known_by_content_not_by_time(clip_folder, tmp_path):
 def test_noise_draws_from_the_softmax(sampling):
     """Frequencies of 4,000 rows of their own seeds against the probabilities, chi-square."""
     scores, rows = torch.randn(12, generator=torch.Generator().manual_seed(0)) * 1.5, 4000
-    ids = [f"image{n}" for n in range(rows)]
-    tokens = processors(sampling, ids, 0)(torch.zeros(rows, 0, dtype=torch.long), scores.expand(rows, -1)).argmax(1)
+    seeds = [caption_seed(0, f"image{n}") for n in range(rows)]
+    tokens = processors(sampling, seeds, 0)(torch.zeros(rows, 0, dtype=torch.long), scores.expand(rows, -1)).argmax(1)
     kept = (scores / sampling.temperature).softmax(0)
     order = kept.argsort(descending=True)
     count = sampling.top_k or int((kept[order].cumsum(0) - kept[order] < sampling.top_p).sum())

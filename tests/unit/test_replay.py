@@ -4,14 +4,16 @@ import json
 
 import pyarrow.parquet
 import pytest
+from engine_helpers import ask, caption_job, engine_job
 
 from workflow_scripts.capeval import caption as capeval_caption
 from workflow_scripts.captions import caption, collect
 from workflow_scripts.captions.read import read_captions
-from workflow_scripts.engines import Caption, Picture, open_engine
+from workflow_scripts.engines import open_engine
+from workflow_scripts.engines.interface import Answer, Picture, Request
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_run_record, write_json
-from workflow_scripts.plan import CaptionJob
+from workflow_scripts.plan import ServingJob
 from workflow_scripts.records import read_table, write_table
 from workflow_scripts.spec import Sampling
 
@@ -21,12 +23,18 @@ SETS = [
 ]
 
 
-def replay_job(file, image_key="image", caption_key="caption", shard_size=700, **replay):
-    pool = {"file": str(file), "image_key": image_key, "caption_key": caption_key}
-    return CaptionJob(
-        engine="replay", model=None, prompt="", sampling=Sampling(), max_new_tokens=1, max_model_len=1, max_pixels=None,
-        chat_template_kwargs={}, remote_code=None, replay={"pool": pool, **replay}, dial=None, shard_size=shard_size,
-    )  # fmt: skip
+def replay_job(file, image_key="image", caption_key="caption", shard_size=700, **faults):
+    replay = {"file": str(file), "image_key": image_key, "caption_key": caption_key, **faults}
+    return caption_job(engine_job("replay", replay=replay), shard_size=shard_size, attempts=2)
+
+
+def open_replay(*given, **named):
+    job, pictures = replay_job(*given[:-1], **named), given[-1]
+    return open_engine(job.engine, ServingJob(), pictures)
+
+
+def captions_in(engine, pictures):
+    return ask(engine, [Request(n, "", 1, Sampling(), picture=picture) for n, picture in enumerate(pictures)])
 
 
 def pictures(*names):
@@ -35,13 +43,13 @@ def pictures(*names):
 
 def captions_of(tmp_path, content, names, **replay):
     write_json(tmp_path / "captions.json", content)
-    engine = open_engine(replay_job(tmp_path / "captions.json", **replay), pictures(*names))
-    return engine.caption(pictures(*names)), engine.facts["replay"]
+    engine = open_replay(tmp_path / "captions.json", pictures(*names), **replay)
+    return captions_in(engine, pictures(*names)), engine.facts["replay"]
 
 
 def test_sound_captions_pass_without_a_word(tmp_path, caplog):
     found, facts = captions_of(tmp_path, {"b.jpg": "two", "a": "one"}, ["a.jpg", "b.jpg"])
-    assert found == [Caption("one"), Caption("two")]
+    assert found == [Answer("one"), Answer("two")]
     assert facts == {"file_rows": 2, "ambiguous": 0, "unknown": 0, "duplicate": 0, "empty": 0, "missing": 0}
     assert not caplog.records
 
@@ -62,7 +70,7 @@ MESSAGES = {
 
 def test_faults_are_counted_and_warned_of(tmp_path, caplog):
     found, facts = captions_of(tmp_path, FAULTY, NAMES, **ALL_WARN)
-    assert found == [Caption("one"), Caption(" \n"), Caption(None, error="missing"), Caption(None, error="missing")]
+    assert found == [Answer("one"), Answer(" \n"), Answer(None, error="missing"), Answer(None, error="missing")]
     assert facts == COUNTS
     assert len(caplog.records) == 4
 
@@ -105,16 +113,17 @@ def test_failed_rows_reach_the_tables_and_their_counts(tmp_path):
     caption.main(words)
     record = read_run_record(folder / "jobs" / "0.json")
     assert record["replay"] == COUNTS
-    assert (record["num_images"], record["num_errors"], record["num_empty"], record["num_cut"]) == (4, 3, 1, 0)
+    assert (record["num_images"], record["num_errors"], record["num_asked_again"]) == (4, 3, 0)
+    assert record["errors"] == {"empty": 1, "missing": 2}
     collect.main([
-        "--jobs", str(folder / "jobs" / "0.json"), "--captioner", "human", "--out", str(folder / "captions.json"),
-        "--statistics", str(folder / "statistics.csv"),
+        "--spec", '{"captioner": "human", "leave_out": ["empty"]}', "--jobs", str(folder / "jobs" / "0.json"),
+        "--out", str(folder / "captions.json"), "--statistics", str(folder / "statistics.csv"),
     ])  # fmt: skip
     table = read_captions(folder / "captions.json")
     assert table["error"].fillna("").tolist() == ["", "empty", "missing", "missing"]
     assert table["image_id"].tolist() == [p.image_id for p in pictures(*NAMES)]
     statistics = read_table(folder / "statistics.csv", "caption_statistics").iloc[0]
-    assert statistics[["num_images", "num_usable", "num_errors", "num_empty"]].tolist() == [4, 1, 3, 1]
+    assert statistics[["num_images", "num_usable", "num_errors", "num_empty"]].tolist() == [4, 1, 2, 1]
     # The file was edited since: its shards are not kept.
     write_json(tmp_path / "captions.json", [{"image": "a.jpg", "caption": "another"}])
     caption.main(words)
@@ -132,11 +141,11 @@ def coco_pool(shared_path):
 @pytest.mark.parametrize("name", SETS)
 def test_ten_published_caption_sets(shared_path, coco_pool, name):
     path = shared_path / "data" / "pope_captions" / name
-    engine = open_engine(replay_job(path, "image_id", "text"), coco_pool)
+    engine = open_replay(path, "image_id", "text", coco_pool)
     assert engine.facts["replay"] == {
         "file_rows": 2000, "ambiguous": 0, "unknown": 0, "duplicate": 0, "empty": 0, "missing": 0
     }  # fmt: skip
-    found = {int(p.image_id, 16): c.text for p, c in zip(coco_pool, engine.caption(coco_pool), strict=True)}
+    found = {int(p.image_id, 16): c.text for p, c in zip(coco_pool, captions_in(engine, coco_pool), strict=True)}
     text = path.read_text()
     rows = (
         json.loads("[" + text.replace("\n}\n{", "\n},\n{") + "]")  # objects spread over lines
@@ -160,7 +169,7 @@ def test_ten_published_caption_sets(shared_path, coco_pool, name):
 )
 def test_wrong_keys_of_a_published_set(shared_path, coco_pool, keys, message):
     with pytest.raises(UserError, match=message):
-        open_engine(replay_job(shared_path / "data" / "pope_captions" / "Instruction1_mplug.json", *keys), coco_pool)
+        open_replay(shared_path / "data" / "pope_captions" / "Instruction1_mplug.json", *keys, coco_pool)
 
 
 def test_pope_asks_about_other_images(shared_path, coco_pool):
@@ -169,16 +178,15 @@ def test_pope_asks_about_other_images(shared_path, coco_pool):
     asked = [Picture(name, f"coco/{name}") for name in sorted({json.loads(line)["image"] for line in lines})]
     path = shared_path / "data" / "pope_captions" / SETS[1]
     with pytest.raises(UserError, match="483 of 500 images without a caption"):
-        open_engine(replay_job(path, "image_id", "text"), asked)
-    facts = open_engine(replay_job(path, "image_id", "text", on_missing="warn"), asked).facts["replay"]
+        open_replay(path, "image_id", "text", asked)
+    facts = open_replay(path, "image_id", "text", asked, on_missing="warn").facts["replay"]
     assert (facts["missing"], facts["unknown"]) == (483, 1983)
 
 
 def test_human_captions_of_capeval(shared_path, tmp_path):
     """All 300, though three pictures are absent here: existing captions need no pictures."""
     data, out = shared_path / "data" / "capeval", tmp_path / "human" / "captions.parquet"
-    human = {"file": str(data / "gt_caption.jsonl"), "image_key": "img_path", "caption_key": "gt_caption"}
-    job = replay_job("elsewhere.json", shard_size=None, capeval=human)
+    job = replay_job(data / "gt_caption.jsonl", "img_path", "gt_caption", shard_size=None)
     capeval_caption.main(["--spec", job.model_dump_json(), "--data", str(data), "--out", str(out)])
     table = read_table(out, "captions")
     expected = [json.loads(line) for line in (data / "gt_caption.jsonl").read_text().splitlines()]

@@ -152,11 +152,11 @@ def make_captions(folder, count):
                        "height": 32, "notes": None})  # fmt: skip
         caption = "" if index == 1 else say(describe(scene))
         captions.append({"image_id": image_id, "caption": caption, "num_tokens": 9, "finish_reason": "stop",
-                         "num_attempts": 1, "error": "timeout" if index == 0 else None})  # fmt: skip
+                         "num_attempts": 1, "error": "repetition" if index == 0 else None})  # fmt: skip
     write_table(folder / "images.parquet", images, "images")
     write_table(folder / "00000.parquet", captions, "captions", metadata={FINGERPRINT: "x"})
     shard = {"path": "00000.parquet", "rows": count, "sha256": "s"}
-    write_json(folder / "captions.json", {"shards": [shard], "fingerprint": "x"})
+    write_json(folder / "captions.json", {"shards": [shard], "fingerprint": "x", "leave_out": ["empty", "repetition"]})
     return folder
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from workflow_scripts.engines import Picture
+from workflow_scripts.engines.interface import Picture
 from workflow_scripts.errors import UserError, nearest
 from workflow_scripts.files import read_jsonl
 

@@ -1,13 +1,14 @@
 """Bring a captioner's caption jobs together: one manifest of its shards, one row of statistics.
 
-    python -m workflow_scripts.captions.collect --captioner late --jobs results/captions/late/jobs/*.json \\
-        --out results/captions/late/captions.json --statistics results/captions/late/statistics.csv
+    python -m workflow_scripts.captions.collect --spec '{"captioner": "late", "leave_out": ["empty", "cut"]}' \\
+        --jobs results/captions/late/jobs/*.json --out results/captions/late/captions.json \\
+        --statistics results/captions/late/statistics.csv
 
-Files in: the jobs' manifests and the shards that they list. Files out: --out {"fingerprint", "shards": [{"path"
-(relative to it), "rows", "sha256"}]} and --statistics (table `caption_statistics`).
+Files in: the jobs' manifests and the shards that they list. Files out: --out {"fingerprint", "leave_out", "shards":
+[{"path" (relative to it), "rows", "sha256"}]} and --statistics (table `caption_statistics`). `leave_out` are the
+faults that keep a caption out of training; whoever reads captions through the manifest sees the others as sound.
 """
 
-import argparse
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,29 +17,30 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workflow_scripts.captions.read import shard_paths
-from workflow_scripts.command import run
+from workflow_scripts.captions.degenerate import repetition
+from workflow_scripts.captions.read import pass_over_faults, shard_paths
+from workflow_scripts.command import load_spec, parser, run
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_json, sha256_file, write_json, write_run_record
+from workflow_scripts.plan import CollectCaptionsJob
 from workflow_scripts.records import read_table, write_table
-
-WINDOW = 4  # words
 
 
 def main(argv: list[str] | None = None) -> None:
     """Write the manifest and the statistics of one captioner."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = parser(__doc__)
     arguments.add_argument("--jobs", type=Path, nargs="+", required=True, help="manifests of the caption jobs")
-    arguments.add_argument("--captioner", required=True, help="name of the captioner")
     arguments.add_argument("--out", type=Path, required=True, help="manifest of all shards")
     arguments.add_argument("--statistics", type=Path, required=True, help="CSV file, one row")
     args = arguments.parse_args(argv)
-    manifest = join_jobs(args.jobs, args.out.parent)
+    job = load_spec(args.spec, CollectCaptionsJob)
+    manifest = {**join_jobs(args.jobs, args.out.parent), "leave_out": job.leave_out}
     paths = [args.out.parent / shard["path"] for shard in manifest["shards"]]
-    statistics = caption_statistics(args.captioner, (read_table(path, "captions") for path in paths))
+    shards = (pass_over_faults(read_table(path, "captions"), job.leave_out) for path in paths)
+    statistics = caption_statistics(job.captioner, shards)
     if not statistics["num_usable"]:
-        raise UserError(f"captioner {args.captioner}: none of its {statistics['num_images']} captions is usable")
-    settings = {"captioner": args.captioner, "jobs": [str(path) for path in args.jobs]}
+        raise UserError(f"captioner {job.captioner}: none of its {statistics['num_images']} captions is usable")
+    settings = job.model_dump(mode="json")
     write_run_record(args.statistics, settings, **statistics)
     write_table(args.statistics, [statistics], "caption_statistics")
     write_run_record(args.out, settings, **statistics)
@@ -79,7 +81,7 @@ def caption_statistics(captioner: str, shards: Iterable[pd.DataFrame]) -> dict[s
         usable = shard[shard["error"].isna()]
         counts["num_images"] += len(shard)
         counts["num_usable"] += len(usable)
-        counts["num_errors"] += len(shard) - len(usable)
+        counts["num_errors"] += int((shard["error"].notna() & ~shard["error"].isin(["empty", "cut"])).sum())
         counts["num_empty"] += int((shard["error"] == "empty").sum())
         counts["num_cut"] += int((shard["finish_reason"] == "length").sum())
         tokens.append(usable["num_tokens"].dropna().to_numpy(float))
@@ -99,12 +101,6 @@ def caption_statistics(captioner: str, shards: Iterable[pd.DataFrame]) -> dict[s
         "distinct_words": len(distinct),
         "repetition": float(np.mean(repetitions)) if repetitions else None,
     }
-
-
-def repetition(words: list[str]) -> float:
-    """The share of windows of four words that stood in the text before, 0-1; 0 where there is no window."""
-    windows = [tuple(words[start : start + WINDOW]) for start in range(len(words) - WINDOW + 1)]
-    return 1 - len(set(windows)) / len(windows) if windows else 0.0
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from workflow_scripts.engines import Picture
+from workflow_scripts.engines.interface import Picture
 
 _NUMBERED = re.compile(r"(?:.*_)?(\d+)")  # COCO_val2014_000000040468, 000000040468, sa_1234
 

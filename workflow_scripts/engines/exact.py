@@ -7,31 +7,49 @@ from typing import Any
 import numpy as np
 
 from workflow_scripts.blocks.world import detect, dial, say
-from workflow_scripts.engines import Caption, Picture
-from workflow_scripts.engines.pictures import read_pictures
+from workflow_scripts.engines.interface import Answer, Picture, Request
 from workflow_scripts.errors import UserError
-from workflow_scripts.plan import CaptionJob
+from workflow_scripts.plan import EngineJob, ServingJob
+
+_ROOM = 64  # pictures held in memory
 
 
 class Engine:
     """A dialled source; its random numbers follow from the image's id and the dial's seed alone."""
 
-    def __init__(self, job: CaptionJob, pictures: Sequence[Picture]) -> None:
+    reads_images = True
+
+    def __init__(self, job: EngineJob, serving: ServingJob, pictures: Sequence[Picture]) -> None:
         self.facts: dict[str, Any] = {}
         self._dial = job.dial
+        self._waiting: list[Request] = []
 
-    def caption(self, pictures: Sequence[Picture]) -> list[Caption]:
+    def room(self) -> int:
+        """Pictures that it takes before the next `collect`."""
+        return _ROOM - len(self._waiting)
+
+    def submit(self, request: Request) -> None:
+        """Take a picture."""
+        self._waiting.append(request)
+
+    def collect(self) -> list[tuple[Request, Answer]]:
         """Read, spoil and say each picture."""
-        images, captions = read_pictures(pictures, max_pixels=None)
-        for position, image in images.items():
-            captions[position] = self._caption(pictures[position], np.asarray(image))
-        return [captions[position] for position in range(len(pictures))]
+        done = [(request, self._caption(request.picture, np.asarray(request.image))) for request in self._waiting]
+        self._waiting = []
+        return done
 
-    def _caption(self, picture: Picture, image_HWC: np.ndarray) -> Caption:
+    def count_tokens(self, text: str) -> int:
+        """Words."""
+        return len(text.split())
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+    def _caption(self, picture: Picture, image_HWC: np.ndarray) -> Answer:
         try:
             truth = detect(image_HWC)
         except ValueError as error:
             raise UserError(f"{picture.path}: engine 'exact' reads blocks pictures only: {error}") from None
         numbers = random.Random(f"{self._dial.seed}:{picture.image_id}")
         text = say(dial(truth, self._dial.drop, self._dial.falsify, numbers))
-        return Caption(text, len(text.split()), "stop")
+        return Answer(text, len(text.split()), "stop")

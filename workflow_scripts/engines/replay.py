@@ -6,27 +6,50 @@ from typing import Any
 
 from workflow_scripts.captions.files import CaptionRow, read_caption_file
 from workflow_scripts.captions.match import PictureIndex
-from workflow_scripts.engines import Caption, Picture, captions_file
+from workflow_scripts.engines.interface import Answer, Picture, Request
 from workflow_scripts.errors import UserError
-from workflow_scripts.plan import CaptionJob
+from workflow_scripts.plan import EngineJob, ServingJob
 
 log = logging.getLogger("capsweep")
+
+_ROOM = 1000  # pictures between two calls of `collect`
 
 
 class Engine:
     """The captions of one file. Faults are those of the whole file, whichever pictures a job asks for."""
 
-    def __init__(self, job: CaptionJob, pictures: Sequence[Picture]) -> None:
-        source = captions_file(job)
+    reads_images = False
+
+    def __init__(self, job: EngineJob, serving: ServingJob, pictures: Sequence[Picture]) -> None:
+        source = job.replay
         rows = read_caption_file(source.file, source.image_key, source.caption_key)
         self._captions, faults = match(rows, pictures)
+        self._waiting: list[Request] = []
         self.facts: dict[str, Any] = {"replay": {"file_rows": len(rows), **{k: len(v) for k, v in faults.items()}}}
-        _report(str(source.file), faults, len(rows), pictures, job.replay.model_dump())
+        _report(str(source.file), faults, len(rows), pictures, source.model_dump())
 
-    def caption(self, pictures: Sequence[Picture]) -> list[Caption]:
-        """The captions of these pictures; `missing` where there is none."""
-        texts = [self._captions.get(picture.image_id) for picture in pictures]
-        return [Caption(text, error="missing" if text is None else None) for text in texts]
+    def room(self) -> int:
+        """It takes any number; this many at once."""
+        return _ROOM - len(self._waiting)
+
+    def submit(self, request: Request) -> None:
+        """Take a picture."""
+        self._waiting.append(request)
+
+    def collect(self) -> list[tuple[Request, Answer]]:
+        """The captions of the pictures taken; `missing` where there is none."""
+        texts = [self._captions.get(request.picture.image_id) for request in self._waiting]
+        answers = [Answer(text, error="missing" if text is None else None) for text in texts]
+        done = list(zip(self._waiting, answers, strict=True))
+        self._waiting = []
+        return done
+
+    def count_tokens(self, text: str) -> int:
+        """Words."""
+        return len(text.split())
+
+    def close(self) -> None:
+        """Nothing to free."""
 
 
 def match(rows: Sequence[CaptionRow], pictures: Sequence[Picture]) -> tuple[dict[str, str], dict[str, list[str]]]:

@@ -5,7 +5,6 @@ standard exponential E a token (the Gumbel-max trick; Maddison, Tarlow and Minka
 generator of its own, and plain greedy decoding does the rest.
 """
 
-import hashlib
 from collections.abc import Sequence
 
 import torch
@@ -44,8 +43,11 @@ class RowNoise(LogitsProcessor):
         return scores.float() - torch.stack(draws).log().to(scores.device)
 
 
-def processors(sampling: Sampling, image_ids: Sequence[str], prompt_length: int) -> LogitsProcessorList:
-    """What makes the largest of a batch's scores the next token: penalty, temperature, top-k, top-p, noise."""
+def processors(sampling: Sampling, seeds: Sequence[int], prompt_length: int) -> LogitsProcessorList:
+    """What makes the largest of a batch's scores the next token: penalty, temperature, top-k, top-p, noise.
+
+    `seeds` are those of the rows, 0 to 2^63 - 1.
+    """
     chain = LogitsProcessorList()
     if sampling.presence_penalty:
         chain.append(PresencePenalty(sampling.presence_penalty, prompt_length))
@@ -56,10 +58,5 @@ def processors(sampling: Sampling, image_ids: Sequence[str], prompt_length: int)
         chain.append(TopKLogitsWarper(sampling.top_k))
     if sampling.top_p < 1:
         chain.append(TopPLogitsWarper(sampling.top_p))
-    chain.append(RowNoise([caption_seed(sampling.seed, image_id) for image_id in image_ids]))
+    chain.append(RowNoise(seeds))
     return chain
-
-
-def caption_seed(seed: int, image_id: str) -> int:
-    """A seed for one image's caption, 0 to 2^63 - 1."""
-    return int.from_bytes(hashlib.sha256(f"{seed}:{image_id}".encode()).digest()[:8], "big") >> 1

@@ -1,117 +1,192 @@
-"""Captions from a vision-language model of Transformers: any image-text-to-text folder, LLaVA's for one."""
+"""Text from a model of Transformers: any image-text-to-text folder, LLaVA's for one, or a language model.
+
+It must also run on the older Transformers that a model's own code may need: see envs/remote.txt.
+"""
 
 import logging
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from PIL import Image
-from transformers import AutoModelForImageTextToText, AutoProcessor, GenerationConfig
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoProcessor,
+    AutoTokenizer,
+    GenerationConfig,
+)
 
-from workflow_scripts.engines import Caption, Picture
-from workflow_scripts.engines.pictures import read_pictures
+from workflow_scripts.engines.interface import Answer, Picture, Request
 from workflow_scripts.engines.sampling import processors
 from workflow_scripts.errors import UserError
-from workflow_scripts.plan import CaptionJob
+from workflow_scripts.files import read_json
+from workflow_scripts.plan import EngineJob, ServingJob
 
 log = logging.getLogger("capsweep")
 
-LARGEST_BATCH = 256  # images at once, halved for good when the GPU's memory runs out; captions do not depend on it
+LARGEST_BATCH = 256  # requests at once, halved for good when the GPU's memory runs out; answers do not depend on it
+_IMAGE_CONFIGS = ("processor_config.json", "preprocessor_config.json")
 
 
 class Engine:
-    """One model on one device. Sampling settings are the config's alone: the folder's own defaults are not used."""
+    """One model on one device. Sampling settings are the config's alone: the folder's own defaults are not used.
 
-    def __init__(self, job: CaptionJob, pictures: Sequence[Picture]) -> None:
-        self.facts: dict[str, Any] = {}
-        self._job, self._batch = job, LARGEST_BATCH
+    A JSON schema is not enforced; `facts` count how many were asked for.
+    """
+
+    reads_images = True
+
+    def __init__(self, job: EngineJob, serving: ServingJob, pictures: Sequence[Picture]) -> None:
         folder = job.model.path
         if not any(folder.glob("*.safetensors")):
             raise UserError(f"{folder}: holds no .safetensors file; weights in other formats can carry code")
-        self._processor = AutoProcessor.from_pretrained(folder, local_files_only=True)
-        self._processor.tokenizer.padding_side = "left"
-        self._model = _load(folder)
+        self.facts: dict[str, Any] = {"transformers": {"schemas_not_enforced": 0}}
+        self._job, self._batch = job, LARGEST_BATCH
+        self._waiting: list[Request] = []
+        options = {"local_files_only": True}
+        if job.remote_code:
+            require_commit(folder, job.remote_code)
+            options["trust_remote_code"] = True
+        with_images = any((folder / name).is_file() for name in _IMAGE_CONFIGS)
+        self._processor = AutoProcessor.from_pretrained(folder, **options) if with_images else None
+        self._tokenizer = self._processor.tokenizer if with_images else AutoTokenizer.from_pretrained(folder, **options)
+        self._tokenizer.padding_side = "left"
+        self._model = _load(folder, with_images, options)
         ends = self._model.generation_config.eos_token_id
         if ends is None:
-            ends = self._processor.tokenizer.eos_token_id
+            ends = self._tokenizer.eos_token_id
         self._ends = ends if isinstance(ends, list) else [ends]
-        pad = self._processor.tokenizer.pad_token_id
-        self._model.generation_config = GenerationConfig(
-            do_sample=False, eos_token_id=self._ends, pad_token_id=self._ends[0] if pad is None else pad
-        )
-        conversation = [
-            {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": job.prompt}]},
-        ]
-        self._prompt = self._processor.apply_chat_template(
-            conversation, add_generation_prompt=True, tokenize=False, **job.chat_template_kwargs
-        )
+        pad = self._tokenizer.pad_token_id
+        if pad is None:
+            pad = self._tokenizer.pad_token_id = self._ends[0]
+        self._model.generation_config = GenerationConfig(do_sample=False, eos_token_id=self._ends, pad_token_id=pad)
 
-    def caption(self, pictures: Sequence[Picture]) -> list[Caption]:
-        """Batches as large as fit."""
-        captions: list[Caption] = []
-        while len(captions) < len(pictures):
-            batch = pictures[len(captions) : len(captions) + self._batch]
-            try:
-                captions += self._caption_batch(batch)
-            except torch.OutOfMemoryError:
-                if self._batch == 1:
-                    raise UserError(f"{batch[0].path}: one image exceeds the GPU's memory; lower max_pixels") from None
-                self._batch = max(1, len(batch) // 2)
-                torch.cuda.empty_cache()
-                log.warning("GPU memory ran out, from now on %d images at once", self._batch)
-        return captions
+    def room(self) -> int:
+        """What is left of a batch."""
+        return self._batch - len(self._waiting)
 
-    def _caption_batch(self, pictures: Sequence[Picture]) -> list[Caption]:
-        images, captions = read_pictures(pictures, self._job.max_pixels)
-        if images:
-            ids = [pictures[position].image_id for position in images]
-            captions |= dict(zip(images, self._generate(list(images.values()), ids), strict=True))
-        return [captions[position] for position in range(len(pictures))]
+    def submit(self, request: Request) -> None:
+        """Put a request into the next batch."""
+        self.facts["transformers"]["schemas_not_enforced"] += request.schema is not None
+        self._waiting.append(request)
+
+    def collect(self) -> list[tuple[Request, Answer]]:
+        """Answer the requests that can share a batch with the first: drawn alike, all with an image or all without."""
+        if not self._waiting:
+            return []
+        kind = _kind(self._waiting[0])
+        batch = [request for request in self._waiting if _kind(request) == kind][: self._batch]
+        try:
+            answers = self._answer(batch)
+        except torch.OutOfMemoryError:
+            if len(batch) == 1:
+                raise UserError(
+                    f"{self._job.model.path}: one request exceeds the GPU's memory; lower max_pixels or max_model_len"
+                ) from None
+            self._batch = len(batch) // 2
+            torch.cuda.empty_cache()
+            log.warning("GPU memory ran out, from now on %d requests at once", self._batch)
+            return self.collect()
+        taken = {id(request) for request in batch}
+        self._waiting = [request for request in self._waiting if id(request) not in taken]
+        return list(zip(batch, answers, strict=True))
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a text by the model's tokenizer."""
+        return len(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def close(self) -> None:
+        """Free the model."""
+        del self._model
 
     @torch.inference_mode()
-    def _generate(self, images: list[Image.Image], image_ids: list[str]) -> list[Caption]:
-        bos = self._processor.tokenizer.bos_token
-        inputs = self._processor(
-            text=[self._prompt] * len(images),
-            images=images,
-            padding=True,
-            return_tensors="pt",
-            add_special_tokens=not (bos and self._prompt.startswith(bos)),
-        ).to(self._model.device, self._model.dtype)
+    def _answer(self, requests: Sequence[Request]) -> list[Answer]:
+        texts = [self._write(request) for request in requests]
+        bos = self._tokenizer.bos_token
+        common = {
+            "padding": True,
+            "return_tensors": "pt",
+            "add_special_tokens": not (bos and texts[0].startswith(bos)),
+        }
+        if requests[0].image is not None:
+            images: list[Image.Image] = [request.image for request in requests]
+            inputs = self._processor(text=texts, images=images, **common).to(self._model.device, self._model.dtype)
+        else:
+            inputs = self._tokenizer(texts, **common).to(self._model.device)
+        inputs.pop("token_type_ids", None)
         width = inputs["input_ids"].shape[1]
-        rooms = (self._job.max_model_len - inputs["attention_mask"].sum(1)).tolist()  # tokens left for each answer
-        limits = [min(self._job.max_new_tokens, room) for room in rooms]
+        lengths = inputs["attention_mask"].sum(1).tolist()
+        limits = [
+            min(request.max_tokens, self._job.max_model_len - length)
+            for request, length in zip(requests, lengths, strict=True)
+        ]
         if max(limits) < 1:
-            return [self._too_long(room) for room in rooms]
+            return [self._too_long(length) for length in lengths]
         tokens = self._model.generate(
             **inputs,
             max_new_tokens=max(limits),
-            logits_processor=processors(self._job.sampling, image_ids, width),
+            logits_processor=processors(requests[0].sampling, [request.seed for request in requests], width),
         )
-        answers = tokens[:, width:].tolist()
         return [
-            self._finish(answer, limit) if limit > 0 else self._too_long(room)
-            for answer, limit, room in zip(answers, limits, rooms, strict=True)
+            self._finish(answer, limit, length) if limit > 0 else self._too_long(length)
+            for answer, limit, length in zip(tokens[:, width:].tolist(), limits, lengths, strict=True)
         ]
 
-    def _finish(self, tokens: list[int], limit: int) -> Caption:
-        """A caption from generated tokens (an end token and padding may follow it)."""
+    def _write(self, request: Request) -> str:
+        """The request as the chat template writes it."""
+        writer, content = self._tokenizer, request.text
+        if request.image is not None:
+            writer, content = self._processor, [{"type": "image"}, {"type": "text", "text": request.text}]
+        messages = [{"role": "user", "content": content}]
+        if request.system is not None:
+            messages.insert(0, {"role": "system", "content": request.system})
+        return writer.apply_chat_template(
+            messages, add_generation_prompt=True, tokenize=False, **self._job.chat_template_kwargs
+        )
+
+    def _finish(self, tokens: list[int], limit: int, prompt: int) -> Answer:
+        """An answer from generated tokens (an end token and padding may follow it)."""
         end = next((position for position, token in enumerate(tokens) if token in self._ends), math.inf)
         stopped = end < limit
         kept = tokens[: end if stopped else limit]
-        text = self._processor.tokenizer.decode(kept, skip_special_tokens=True).strip()
-        return Caption(text, len(kept), "stop" if stopped else "length")
+        text = self._tokenizer.decode(kept, skip_special_tokens=True).strip()
+        return Answer(text, len(kept), "stop" if stopped else "length", num_prompt_tokens=prompt)
 
-    def _too_long(self, room: int) -> Caption:
-        tokens = self._job.max_model_len - room
-        return Caption(None, error=f"prompt of {tokens} tokens fills max_model_len {self._job.max_model_len}")
+    def _too_long(self, tokens: int) -> Answer:
+        return Answer(None, error=f"prompt of {tokens} tokens fills max_model_len {self._job.max_model_len}")
 
 
-def _load(folder: Any) -> torch.nn.Module:
+def require_commit(folder: Path, commit: str) -> None:
+    """Raise UserError unless the folder was fetched at this commit: only code that was read there may run."""
+    manifest = folder.parent / f"{folder.name}.json"
+    if not manifest.is_file():
+        raise UserError(
+            f"{folder}: remote_code names commit {commit}, and no manifest {manifest} says at which commit these files "
+            "were fetched; fetch them with the workflow (`hub:` in place of `path:`)"
+        )
+    fetched = read_json(manifest).get("revision")
+    if fetched != commit:
+        raise UserError(
+            f"{folder}: remote_code allows the code of commit {commit}, the files are those of {fetched}: "
+            "set the source's `revision` to the commit whose code you have read"
+        )
+
+
+def _kind(request: Request) -> tuple[Any, bool]:
+    return request.sampling, request.image is None
+
+
+def _load(folder: Path, with_images: bool, options: dict[str, Any]) -> torch.nn.Module:
     """The model of a folder, on the GPU where there is one. Raises UserError where a weight is absent or misshapen."""
-    model, loading = AutoModelForImageTextToText.from_pretrained(
-        folder, local_files_only=True, use_safetensors=True, dtype="auto", output_loading_info=True
+    loader = AutoModelForImageTextToText if with_images else AutoModelForCausalLM
+    if "trust_remote_code" in options:
+        own = read_json(folder / "config.json").get("auto_map", {})
+        loader = AutoModelForCausalLM if "AutoModelForCausalLM" in own else loader
+    model, loading = loader.from_pretrained(
+        folder, use_safetensors=True, torch_dtype="auto", output_loading_info=True, **options
     )
     for key, what in (("missing_keys", "lacks"), ("mismatched_keys", "has a wrong shape of")):
         if loading[key]:

@@ -100,7 +100,7 @@ def _caption_faults(sweep: Sweep) -> Data:
         items += _faults(sweep.label(captioner), row, row.num_images)
     return _warning(
         "Captions of the pool",
-        "Errors and empty captions train nobody; captions cut at the token limit end in mid-sentence.",
+        "Errors and empty captions train nobody, nor do cut ones unless captioning.leave_out says so.",
         items,
     )
 
@@ -110,21 +110,21 @@ def _capeval_faults(sweep: Sweep) -> Data:
     for captioner in sweep.captioners:
         captions = read_table(sweep.capeval_file(captioner, "captions.parquet"), "captions")
         counts = {
-            "num_errors": captions.error.notna().sum(),
+            "num_errors": (captions.error.notna() & ~captions.error.isin(["empty", "cut"])).sum(),
             "num_empty": (captions.error == "empty").sum(),
             "num_cut": (captions.finish_reason == "length").sum(),
         }
         items += _faults(sweep.label(captioner), counts, len(captions))
     return _warning(
         "Captions of CAPEval's images",
-        "An empty caption mentions nothing, one with another error is unjudged, a cut one loses its end.",
+        "A caption with a fault is judged as it is: an empty one mentions nothing. Without a caption, all is unjudged.",
         items,
     )
 
 
 def _faults(label: str, counts: Any, total: int) -> list[str]:
     named = {
-        "with an error": counts["num_errors"] - counts["num_empty"],
+        "with an error": counts["num_errors"],
         "empty": counts["num_empty"],
         "cut at the token limit": counts["num_cut"],
     }

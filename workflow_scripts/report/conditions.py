@@ -10,6 +10,9 @@ from workflow_scripts.report.sweep import Sweep
 Data = dict[str, Any]
 
 
+ASKED = ("vllm", "transformers", "server")  # engines that read a prompt
+
+
 def what_was_run(sweep: Sweep) -> Data:
     """The settings of the sweep, as (name, value) pairs a part. Raises UserError where a run record is absent."""
     first = sweep.captioners[0]
@@ -17,7 +20,7 @@ def what_was_run(sweep: Sweep) -> Data:
     judged = read_run_record(sweep.capeval_file(first, "verdicts.parquet"))["spec"]
     scored = read_run_record(sweep.capeval_file(first, "scores.csv"))["spec"]
     pool = read_run_record(sweep.results / "pool/images.parquet")["spec"]
-    prompts = list(dict.fromkeys(spec["prompt"] for spec in specs.values() if spec["model"]))
+    prompts = list(dict.fromkeys(spec["prompt"] for spec in specs.values() if spec["engine"]["engine"] in ASKED))
     return {
         "captioners": [
             {
@@ -48,16 +51,17 @@ def name_of(source: Data | None) -> str:
 
 
 def _captioner(spec: Data, prompts: list[str]) -> Data:
-    if spec["engine"] == "exact":
-        dial = spec["dial"]
+    engine = spec["engine"]
+    if engine["engine"] == "exact":
+        dial = engine["dial"]
         made = f"facts of the image, {dial['drop']:.0%} dropped, {dial['falsify']:.0%} falsified"
-        return {"engine": spec["engine"], "model": made, "sampling": f"seed {dial['seed']}", "prompt": None}
-    if spec["engine"] == "replay":
-        files = {Path(part["file"]).name: None for part in (spec["replay"]["pool"], spec["replay"]["capeval"]) if part}
-        return {"engine": spec["engine"], "model": ", ".join(files), "sampling": "as in the file", "prompt": None}
+        return {"engine": "exact", "model": made, "sampling": f"seed {dial['seed']}", "prompt": None}
+    if engine["engine"] == "replay":
+        file = Path(engine["replay"]["file"]).name
+        return {"engine": "replay", "model": file, "sampling": "as in the file", "prompt": None}
     return {
-        "engine": spec["engine"],
-        "model": name_of(spec["model"]),
+        "engine": engine["engine"],
+        "model": engine["server_model"] or name_of(engine["model"]),
         "sampling": f"{_sampling(spec['sampling'])}; at most {spec['max_new_tokens']:,} tokens",
         "prompt": spec["prompt"] if len(prompts) > 1 else None,
     }
