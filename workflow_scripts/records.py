@@ -138,17 +138,20 @@ SCHEMAS: dict[str, pa.Schema] = {
         num_not_mentioned=_COUNT,
         num_unjudged=_COUNT,
     ),
-    # One question of an understanding benchmark; `answer` is what the extraction made of `raw_answer`, null if nothing.
+    # One question of an understanding benchmark; `answer` is what the method `extraction` made of `raw_answer`, null if
+    # nothing. `image` is equal where questions show the same one; `guess` is the chance of guessing right, 0-1.
     "answers": _schema(
         benchmark=_TEXT,
         question_id=_TEXT,
         group=_TEXT,
         kind=_TEXT,
+        image=_TEXT,
         raw_answer=_TEXT,
         answer=_TEXT,
         extraction=_TEXT,
         expected=_TEXT,
         correct=_FLAG,
+        guess=_REAL,
     ),
     # One generated picture; `index` counts the pictures of a prompt.
     "pictures": _schema(benchmark=_TEXT, prompt_id=_TEXT, index=_COUNT, prompt=_TEXT, path=_TEXT, noise_seed=_COUNT),
@@ -156,12 +159,15 @@ SCHEMAS: dict[str, pa.Schema] = {
     "picture_scores": _schema(
         benchmark=_TEXT, prompt_id=_TEXT, index=_COUNT, category=_TEXT, score=_REAL, reason=_TEXT
     ),
-    # What one model reached; collecting adds whose model it is. `raw` in the benchmark's own unit, the rest 0-100.
+    # What one model reached; collecting adds whose model it is. `variant` is published, overall or a named one, null
+    # where a benchmark has a single figure. `raw` in the benchmark's own unit, the rest 0-100; `std_error` of `score`.
     "benchmark_scores": _schema(
         benchmark=_TEXT,
+        variant=_TEXT,
         metric=_TEXT,
         raw=_REAL,
         score=_REAL,
+        std_error=_REAL,
         chance=_REAL,
         num_items=_COUNT,
         num_unparsed=_COUNT,
@@ -175,9 +181,11 @@ SCHEMAS: dict[str, pa.Schema] = {
         objective=_TEXT,
         seed=_COUNT,
         benchmark=_TEXT,
+        variant=_TEXT,
         metric=_TEXT,
         raw=_REAL,
         score=_REAL,
+        std_error=_REAL,
         chance=_REAL,
         num_items=_COUNT,
         num_unparsed=_COUNT,

@@ -107,7 +107,10 @@ def test_extraction(kind, raw, answer):
 
 def rows_of(*triples: tuple[str | None, str, str | None]) -> list[dict]:
     """Answers from (answer, expected, group)."""
-    return [{"answer": a, "expected": e, "group": g, "correct": a == e} for a, e, g in triples]
+    return [
+        {"question_id": str(i), "image": str(i), "kind": "k", "answer": a, "expected": e, "group": g, "correct": a == e}
+        for i, (a, e, g) in enumerate(triples)
+    ]
 
 
 def test_scores_by_hand():

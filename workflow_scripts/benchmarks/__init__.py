@@ -1,9 +1,12 @@
 """Every benchmark by name: what it measures, how large it is, and how its raw figure becomes 0-100.
 
-Facts as published by the benchmarks' authors; the `blocks_` ones belong to the built-in world.
+Facts as published by the benchmarks' authors; the `blocks_` ones belong to the built-in world. The sixteen real
+understanding benchmarks have a module each in `understanding`.
 """
 
 from dataclasses import dataclass
+
+from workflow_scripts.benchmarks import understanding
 
 
 @dataclass(frozen=True)
@@ -20,22 +23,17 @@ class Benchmark:
 
 
 UNDERSTANDING: dict[str, Benchmark] = {
-    "pope": Benchmark("POPE", "f1", 9000, 50.0, hallucination=True),
-    "hallusionbench": Benchmark("HallusionBench", "mean of aAcc, fAcc, qAcc", 951, None, hallucination=True),
-    "amber": Benchmark("AMBER", "mean accuracy of attribute, existence, relation", 14216, 50.0, hallucination=True),
-    "mme": Benchmark("MME", "sum of accuracy and accuracy+", 2374, 37.5, raw_max=2800.0),
-    "mmbench_en": Benchmark("MMBench EN", "circular accuracy", 1164, None),
-    "mmbench_cn": Benchmark("MMBench CN", "circular accuracy", 1164, None),
-    "scienceqa": Benchmark("ScienceQA", "accuracy", 2017, None),
-    "mmstar": Benchmark("MMStar", "accuracy", 1500, 25.0),
-    "ocrbench": Benchmark("OCRBench", "hits", 1000, 0.0, raw_max=1000.0),
-    "realworldqa": Benchmark("RealWorldQA", "accuracy", 765, None),
-    "mmvp": Benchmark("MMVP", "accuracy", 300, 50.0),
-    "cvbench_2d": Benchmark("CV-Bench 2D", "mean accuracy of ADE20K and COCO", 1438, None),
-    "cvbench_3d": Benchmark("CV-Bench 3D", "accuracy", 1200, 50.0),
-    "ai2d": Benchmark("AI2D", "accuracy", 3088, 25.0),
-    "seedbench_image": Benchmark("SEED-Bench image", "accuracy", 14232, 25.0),
-    "mmmu": Benchmark("MMMU", "accuracy", 900, None),
+    **{
+        name: Benchmark(
+            benchmark.title,
+            benchmark.overall.metric,
+            benchmark.num_items,
+            benchmark.overall.chance,
+            benchmark.overall.raw_max,
+            benchmark.hallucination,
+        )
+        for name, benchmark in understanding.BENCHMARKS.items()
+    },
     "blocks_pope": Benchmark("blocks: existence", "f1", None, 50.0, hallucination=True),
     "blocks_choice": Benchmark("blocks: multiple choice", "accuracy", None, 35.0),
     "blocks_counting": Benchmark("blocks: counting", "accuracy", None, 25.0),

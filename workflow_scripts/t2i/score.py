@@ -67,9 +67,11 @@ def main(argv: list[str] | None = None) -> None:
     benchmark, score = GENERATION[spec.name], overall(scores)
     row = {
         "benchmark": spec.name,
+        "variant": None,
         "metric": benchmark.metric,
         "raw": score / 100 * benchmark.raw_max,
         "score": score,
+        "std_error": None,
         "chance": benchmark.chance,
         "num_items": len(scores),
         "num_unparsed": 0,

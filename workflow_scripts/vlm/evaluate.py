@@ -96,11 +96,13 @@ def _row(
         "question_id": question["id"],
         "group": question["group"],
         "kind": question["kind"],
+        "image": question["image"].name,
         "raw_answer": raw_answer,
         "answer": answer,
         "extraction": extraction if answer is not None else None,
         "expected": question["answer"],
         "correct": answer == question["answer"],
+        "guess": None,
     }
 
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from workflow_scripts.benchmarks import UNDERSTANDING
+from workflow_scripts.benchmarks.understanding.base import marks_of
+from workflow_scripts.benchmarks.understanding.estimates import accuracy, all_correct, f1, std_error
 from workflow_scripts.blocks.world import ATTRIBUTES, BACKGROUNDS, CELLS
 
 Answer = dict[str, Any]  # a row of the table `answers`
@@ -30,12 +32,16 @@ def extract(kind: str, raw_answer: str) -> str | None:
 def score(benchmark: str, answers: Sequence[Answer]) -> dict[str, Any]:
     """A row of the table `benchmark_scores` from all answers to one benchmark."""
     facts = UNDERSTANDING[benchmark]
-    raw = _METRICS[facts.metric](answers)
+    marks = marks_of(benchmark, answers)
+    estimate = _MEASURES[facts.metric](marks)
+    error = std_error(estimate, marks)
     return {
         "benchmark": benchmark,
+        "variant": None,
         "metric": facts.metric,
-        "raw": raw,
-        "score": 100 * raw / facts.raw_max,
+        "raw": estimate.value,
+        "score": 100 / facts.raw_max * estimate.value,
+        "std_error": None if error is None else 100 / facts.raw_max * error,
         "chance": facts.chance,
         "num_items": len(answers),
         "num_unparsed": sum(answer["answer"] is None for answer in answers),
@@ -44,25 +50,8 @@ def score(benchmark: str, answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def accuracy(answers: Sequence[Answer]) -> float:
-    """The share of right answers."""
-    return sum(answer["correct"] for answer in answers) / len(answers)
-
-
-def f1(answers: Sequence[Answer]) -> float:
-    """F1 of yes, as POPE: 2 TP / (2 TP + FP + FN). What cannot be read is no yes."""
-    said = [answer["answer"] == "yes" for answer in answers]
-    true = [answer["expected"] == "yes" for answer in answers]
-    hits = sum(s and t for s, t in zip(said, true, strict=True))
-    return 2 * hits / (sum(said) + sum(true))
-
-
-def pair_accuracy(answers: Sequence[Answer]) -> float:
-    """The share of pairs, joined by `group`, of which both answers are right, as MMVP."""
-    pairs: dict[str, bool] = {}
-    for answer in answers:
-        pairs[answer["group"]] = pairs.get(answer["group"], True) and answer["correct"]
-    return sum(pairs.values()) / len(pairs)
-
-
-_METRICS = {"accuracy": accuracy, "f1": f1, "pair accuracy": pair_accuracy}
+_MEASURES = {
+    "accuracy": accuracy,
+    "f1": lambda marks: f1(marks, "yes"),  # as POPE
+    "pair accuracy": lambda marks: all_correct(marks, marks.groups),  # as MMVP
+}
