@@ -1,0 +1,149 @@
+"""Read a results folder of lmms-eval (0.7): `<out>/<model>/<time>_results.json`, any number of them.
+
+Each file has `results` (task to `metric,filter` to number) and `n-samples` (how many of how many were asked).
+"""
+
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from workflow_scripts.benchmarks.understanding import BENCHMARKS
+from workflow_scripts.benchmarks.understanding.harness import Figure, check_names, score_row
+from workflow_scripts.errors import UserError
+
+log = logging.getLogger("capsweep")
+
+_STRICT = "{}, an answer with punctuation is wrong"
+_JUDGED = "{}, answers matched by a model"
+_MENDED = "{}, corrected key"
+
+# Benchmark to the tasks that can give it, the first that was run is taken, and what of the task each variant is.
+_TASKS: dict[str, dict[str, dict[str, Figure]]] = {
+    "pope": {
+        "pope": {
+            "published": Figure.of("pope_f1_score", differs=_STRICT.format("F1 of yes")),
+            "overall": Figure.of("pope_f1_score", differs=_STRICT.format("F1 of yes")),
+            "accuracy": Figure.of("pope_accuracy", differs=_STRICT.format("accuracy")),
+        }
+    },
+    "hallusionbench": {
+        "hallusion_bench_image": {
+            "published": Figure.of("qAcc", weight=0.01, differs=_JUDGED.format("qAcc")),
+            "overall": Figure.of(
+                "aAcc", "fAcc", "qAcc", weight=0.01 / 3, differs=_JUDGED.format("mean of aAcc, fAcc, qAcc")
+            ),
+        }
+    },
+    "mme": {
+        "mme": {
+            "published": Figure.of("mme_perception_score", "mme_cognition_score"),
+            "overall": Figure.of("mme_perception_score", "mme_cognition_score"),
+            "perception": Figure.of("mme_perception_score"),
+            "cognition": Figure.of("mme_cognition_score"),
+        }
+    },
+    "scienceqa": {"scienceqa_img": dict.fromkeys(("published", "overall"), Figure.of("exact_match"))},
+    "mmstar": {
+        "mmstar": {
+            **dict.fromkeys(
+                ("published", "overall"), Figure.of("average", differs="mean accuracy of eighteen details")
+            ),
+            "mean_of_details": Figure.of("average"),
+        }
+    },
+    "ocrbench": {"ocrbench": dict.fromkeys(("published", "overall"), Figure.of("ocrbench_accuracy", weight=1000.0))},
+    "realworldqa": {"realworldqa": dict.fromkeys(("published", "overall"), Figure.of("exact_match"))},
+    "mmvp": {
+        "mmvp": {
+            "published": Figure.of("mmvp_accuracy", differs=_MENDED.format("accuracy")),
+            "overall": Figure.of("mmvp_pair_accuracy", differs=_MENDED.format("pair accuracy")),
+            "corrected": Figure.of("mmvp_pair_accuracy"),
+            "corrected_accuracy": Figure.of("mmvp_accuracy"),
+        }
+    },
+    "cvbench_2d": {
+        "cv_bench_2d": {
+            **dict.fromkeys(("published", "overall"), Figure.of("cv_bench_acc", differs="accuracy")),
+            "accuracy": Figure.of("cv_bench_acc"),
+        }
+    },
+    "cvbench_3d": {"cv_bench_3d": dict.fromkeys(("published", "overall"), Figure.of("cv_bench_acc"))},
+    "ai2d": {"ai2d": dict.fromkeys(("published", "overall"), Figure.of("exact_match"))},
+    "seedbench_image": {"seedbench": dict.fromkeys(("published", "overall"), Figure.of("seed_image"))},
+    "mmmu": {
+        "mmmu_val": {
+            "published": Figure.of("mmmu_acc", differs="accuracy, validation"),
+            "overall": Figure.of("mmmu_acc"),
+        }
+    },
+}
+for _language in ("en", "cn"):
+    _JUDGED_BY_MODEL = Figure.of("gpt_eval_score", weight=0.01, differs=_JUDGED.format("circular accuracy"))
+    _TASKS[f"mmbench_{_language}"] = {
+        f"mmbench_{_language}_dev_static": dict.fromkeys(
+            ("published", "overall"), Figure.of("gpt_eval_score", weight=0.01)
+        ),
+        f"mmbench_{_language}_dev": dict.fromkeys(("published", "overall"), _JUDGED_BY_MODEL),
+    }
+
+
+def read_scores(folder: Path, benchmarks: Sequence[str]) -> list[dict[str, Any]]:
+    """Rows of table `benchmark_scores` of these benchmarks from a model's results folder.
+
+    A run of a part of a task (`--limit`) is not comparable. Raises UserError naming file and task for a file that is
+    not whole, a task that was not run or was run more than once, and a figure that is missing or impossible.
+    """
+    check_names("lmms-eval", benchmarks, list(_TASKS))
+    runs = _runs(folder)
+    rows = []
+    for benchmark in benchmarks:
+        task = next((task for task in _TASKS[benchmark] if task in runs), None)
+        if task is None:
+            raise UserError(f"{folder}: no results of {' or '.join(_TASKS[benchmark])} ({BENCHMARKS[benchmark].title})")
+        file, content = runs[task]
+        place = f"{file}: task {task}"
+        samples = content["n-samples"].get(task)
+        if not isinstance(samples, dict) or not {"original", "effective"} <= set(samples):
+            raise UserError(f"{place}: no count of its samples")
+        whole = samples["effective"] == samples["original"]
+        num_items = samples["effective"] if benchmark != "seedbench_image" else None  # its task has videos too
+        values = _by_metric(content["results"][task], place)
+        for variant, figure in _TASKS[benchmark][task].items():
+            rows.append(score_row(benchmark, variant, figure, values, place, "lmms-eval", num_items, whole))
+    return rows
+
+
+def _runs(folder: Path) -> dict[str, tuple[Path, dict[str, Any]]]:
+    """Every task that was run, with its file."""
+    files = sorted(folder.rglob("*_results.json"))
+    if not files:
+        raise UserError(f"{folder}: no file *_results.json of lmms-eval")
+    runs: dict[str, tuple[Path, dict[str, Any]]] = {}
+    for file in files:
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise UserError(f"{file}: not JSON, perhaps cut short: {error}") from None
+        if not isinstance(content, dict) or not {"results", "n-samples"} <= set(content):
+            raise UserError(f"{file}: no results of lmms-eval, it lacks 'results' or 'n-samples'")
+        for task in content["results"]:
+            if task in runs:
+                raise UserError(f"{file}: task {task} is in {runs[task][0]} too; leave one of them")
+            runs[task] = (file, content)
+    wanted = {task for tasks in _TASKS.values() for task in tasks}
+    if others := sorted(set(runs) - wanted):
+        log.info("%s: no benchmark of ours: %s", folder, ", ".join(others))
+    return runs
+
+
+def _by_metric(results: dict[str, Any], place: str) -> dict[str, Any]:
+    """Figures by the metric's name, without the filter's. Raises UserError where two filters gave one metric."""
+    values: dict[str, Any] = {}
+    for key, value in results.items():
+        metric = key.split(",")[0]
+        if metric in values:
+            raise UserError(f"{place}: figure {metric!r} occurs with more than one filter")
+        values[metric] = value
+    return values
