@@ -1,11 +1,14 @@
 """Results folders of lmms-eval and VLMEvalKit in their own shape, and every fault that they can have."""
 
 import json
+import random
 
 import pandas as pd
 import pytest
 
 from workflow_scripts.benchmarks.understanding import BENCHMARKS, lmms_eval, vlmevalkit
+from workflow_scripts.benchmarks.understanding.base import read_questions
+from workflow_scripts.benchmarks.understanding.make_tiny import MAKERS
 from workflow_scripts.errors import UserError
 from workflow_scripts.records import read_table, write_table
 
@@ -128,6 +131,45 @@ def test_lmms_eval_refuses_cut_files_second_runs_and_what_it_lacks(tmp_path):
         lmms_eval.read_scores(tmp_path, ["amber"])
     with pytest.raises(UserError, match="did you mean 'mme'"):
         lmms_eval.read_scores(tmp_path, ["mmee"])
+
+
+def samples_file(folder, task, questions, raw):
+    """Samples as lmms-eval writes them: an answer once, or beside it what a filter made of it."""
+    lines = []
+    for number, (question, text) in enumerate(zip(questions, raw, strict=True)):
+        line = {"doc_id": number, "target": question.answers[0], "filtered_resps": text, "doc_hash": "0",
+                "input": f"{question.text}\nAnswer."}  # fmt: skip
+        lines.append(line | ({"resps": [text], "filtered_resps": text[:1]} if number % 2 else {}))
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"20260101_120000_samples_{task}.jsonl"
+    file.write_text("\n".join(map(json.dumps, reversed(lines))) + "\n")
+    return file
+
+
+def test_samples_of_lmms_eval_are_scored_by_our_rules(tmp_path):
+    MAKERS["pope"](tmp_path, 12, random.Random(0))
+    questions = read_questions(BENCHMARKS["pope"], tmp_path)
+    file = samples_file(tmp_path / "model", "pope", questions, [f"{q.answers[0].title()}." for q in questions])
+    rows = lmms_eval.read_answers(tmp_path, "pope", questions)
+    assert [row["question_id"] for row in rows] == [q.id for q in questions]
+    assert all(row["correct"] and row["raw_answer"].endswith(".") for row in rows)
+
+    lines = file.read_text().splitlines()
+    for change, message in (
+        (lines[:-1], "11 samples for 12 questions"),
+        ([*lines[:-1], lines[0]], "sample 11 occurs more than once"),
+        ([lines[0][:-9], *lines[1:]], r"samples_pope.jsonl:1: not valid JSON"),
+        ([lines[0].replace('["', '["x", "'), *lines[1:]], "sample 11 has no single answer"),
+    ):
+        file.write_text("\n".join(change))
+        with pytest.raises(UserError, match=message):
+            lmms_eval.read_answers(tmp_path, "pope", questions)
+    file.write_text("\n".join(lines))
+    with pytest.raises(UserError, match="is not of question"):
+        lmms_eval.read_answers(tmp_path, "pope", questions[::-1])
+    file.unlink()
+    with pytest.raises(UserError, match="0 files of samples of pope, expected one"):
+        lmms_eval.read_answers(tmp_path, "pope", questions)
 
 
 def mcq(*splits, **more):

@@ -1,6 +1,8 @@
 """Read a results folder of lmms-eval (0.7): `<out>/<model>/<time>_results.json`, any number of them.
 
-Each file has `results` (task to `metric,filter` to number) and `n-samples` (how many of how many were asked).
+Each file has `results` (task to `metric,filter` to number) and `n-samples` (how many of how many were asked). With
+`--log_samples` there is a `<time>_samples_<task>.jsonl` a task beside it, whose raw answers can be scored by our own
+rules instead: `read_answers`.
 """
 
 import json
@@ -10,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from workflow_scripts.benchmarks.understanding import BENCHMARKS
+from workflow_scripts.benchmarks.understanding.base import Question, answer_row
 from workflow_scripts.benchmarks.understanding.harness import Figure, check_names, score_row
 from workflow_scripts.errors import UserError
+from workflow_scripts.files import read_jsonl
 
 log = logging.getLogger("capsweep")
 
@@ -113,6 +117,49 @@ def read_scores(folder: Path, benchmarks: Sequence[str]) -> list[dict[str, Any]]
         for variant, figure in _TASKS[benchmark][task].items():
             rows.append(score_row(benchmark, variant, figure, values, place, "lmms-eval", num_items, whole))
     return rows
+
+
+def read_answers(folder: Path, benchmark: str, questions: Sequence[Question]) -> list[dict[str, Any]]:
+    """Rows of table `answers` from the samples of a task: what the model wrote, read by our rules.
+
+    `questions` are those of the task, in the order of its files (of MMMU the ones of validation). Samples are joined
+    to them by their number, and must agree with them in the answer or the text of the question. Raises UserError
+    naming file and task for samples that are missing, doubled, cut short, without an answer, or of other questions.
+    """
+    check_names("lmms-eval", [benchmark], list(_TASKS))
+    files = [file for task in _TASKS[benchmark] for file in sorted(folder.rglob(f"*_samples_{task}.jsonl"))]
+    if len(files) != 1:
+        raise UserError(f"{folder}: {len(files)} files of samples of {' or '.join(_TASKS[benchmark])}, expected one")
+    place = f"{files[0]}: {BENCHMARKS[benchmark].title}"
+    samples: dict[int, dict[str, Any]] = {}
+    for sample in read_jsonl(files[0]):
+        if sample["doc_id"] in samples:
+            raise UserError(f"{place}: sample {sample['doc_id']} occurs more than once")
+        samples[sample["doc_id"]] = sample
+    if set(samples) != set(range(len(questions))):
+        raise UserError(f"{place}: {len(samples)} samples for {len(questions)} questions")
+    rows = []
+    for number, question in enumerate(questions):
+        raw = samples[number].get("resps", samples[number].get("filtered_resps"))
+        while isinstance(raw, list) and len(raw) == 1:
+            raw = raw[0]
+        if not isinstance(raw, str):
+            raise UserError(f"{place}: sample {number} has no single answer: {raw!r}")
+        if not _agrees(samples[number], question):
+            raise UserError(f"{place}: sample {number} is not of question {question.id!r}")
+        rows.append(answer_row(BENCHMARKS[benchmark], question, raw))
+    return rows
+
+
+def _agrees(sample: dict[str, Any], question: Question) -> bool:
+    """Whether a sample may be of a question: the same answer, or the question's last line in its prompt."""
+    target = str(sample["target"]).strip()
+    accepted = {answer.lower() for answer in question.answers} | {str(list(question.answers)).lower()}
+    return (
+        target.strip("().").lower() in accepted
+        or target.lower() in accepted
+        or (question.text.strip().split("\n")[-1] in str(sample["input"]))
+    )
 
 
 def _runs(folder: Path) -> dict[str, tuple[Path, dict[str, Any]]]:
