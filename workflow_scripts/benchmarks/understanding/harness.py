@@ -30,6 +30,12 @@ class Figure:
         return cls(dict.fromkeys(keys, weight), differs)
 
 
+def both(*keys: str, weight: float = 1.0, differs: str | None = None, **others: Figure) -> dict[str, Figure]:
+    """The two headlines from one figure, and other variants beside them."""
+    figure = Figure.of(*keys, weight=weight, differs=differs)
+    return {"published": figure, "overall": figure, **others}
+
+
 def check_names(place: str, benchmarks: Sequence[str], known: Sequence[str]) -> None:
     """Raise UserError for a benchmark that is none of the sixteen or that a harness cannot give."""
     for name in benchmarks:

@@ -13,69 +13,61 @@ from typing import Any
 
 from workflow_scripts.benchmarks.understanding import BENCHMARKS
 from workflow_scripts.benchmarks.understanding.base import Question, answer_row
-from workflow_scripts.benchmarks.understanding.harness import Figure, check_names, score_row
+from workflow_scripts.benchmarks.understanding.harness import Figure, both, check_names, score_row
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_jsonl
 
 log = logging.getLogger("capsweep")
 
-_STRICT = "{}, an answer with punctuation is wrong"
-_JUDGED = "{}, answers matched by a model"
-_MENDED = "{}, corrected key"
+_JUDGED = "circular accuracy, answers matched by a model"
 
 # Benchmark to the tasks that can give it, the first that was run is taken, and what of the task each variant is.
 _TASKS: dict[str, dict[str, dict[str, Figure]]] = {
     "pope": {
         "pope": {
-            "published": Figure.of("pope_f1_score", differs=_STRICT.format("F1 of yes")),
-            "overall": Figure.of("pope_f1_score", differs=_STRICT.format("F1 of yes")),
-            "accuracy": Figure.of("pope_accuracy", differs=_STRICT.format("accuracy")),
+            **both("pope_f1_score", differs="F1 of yes, an answer with punctuation is wrong"),
+            "accuracy": Figure.of("pope_accuracy", differs="accuracy, an answer with punctuation is wrong"),
         }
     },
     "hallusionbench": {
         "hallusion_bench_image": {
-            "published": Figure.of("qAcc", weight=0.01, differs=_JUDGED.format("qAcc")),
+            "published": Figure.of("qAcc", weight=0.01, differs="qAcc, answers matched by a model"),
             "overall": Figure.of(
-                "aAcc", "fAcc", "qAcc", weight=0.01 / 3, differs=_JUDGED.format("mean of aAcc, fAcc, qAcc")
+                "aAcc", "fAcc", "qAcc", weight=0.01 / 3, differs="mean of aAcc, fAcc, qAcc, answers matched by a model"
             ),
         }
     },
     "mme": {
-        "mme": {
-            "published": Figure.of("mme_perception_score", "mme_cognition_score"),
-            "overall": Figure.of("mme_perception_score", "mme_cognition_score"),
-            "perception": Figure.of("mme_perception_score"),
-            "cognition": Figure.of("mme_cognition_score"),
-        }
+        "mme": both(
+            "mme_perception_score",
+            "mme_cognition_score",
+            perception=Figure.of("mme_perception_score"),
+            cognition=Figure.of("mme_cognition_score"),
+        )
     },
-    "scienceqa": {"scienceqa_img": dict.fromkeys(("published", "overall"), Figure.of("exact_match"))},
+    "mmbench_en": {
+        "mmbench_en_dev_static": both("gpt_eval_score", weight=0.01),
+        "mmbench_en_dev": both("gpt_eval_score", weight=0.01, differs=_JUDGED),
+    },
+    "mmbench_cn": {"mmbench_cn_dev": both("gpt_eval_score", weight=0.01, differs=_JUDGED)},
+    "scienceqa": {"scienceqa_img": both("exact_match")},
     "mmstar": {
-        "mmstar": {
-            **dict.fromkeys(
-                ("published", "overall"), Figure.of("average", differs="mean accuracy of eighteen details")
-            ),
-            "mean_of_details": Figure.of("average"),
-        }
+        "mmstar": both("average", differs="mean accuracy of eighteen details", mean_of_details=Figure.of("average"))
     },
-    "ocrbench": {"ocrbench": dict.fromkeys(("published", "overall"), Figure.of("ocrbench_accuracy", weight=1000.0))},
-    "realworldqa": {"realworldqa": dict.fromkeys(("published", "overall"), Figure.of("exact_match"))},
-    "mmvp": {
+    "ocrbench": {"ocrbench": both("ocrbench_accuracy", weight=1000.0)},
+    "realworldqa": {"realworldqa": both("exact_match")},
+    "mmvp": {  # its copy of the questions has the corrected key
         "mmvp": {
-            "published": Figure.of("mmvp_accuracy", differs=_MENDED.format("accuracy")),
-            "overall": Figure.of("mmvp_pair_accuracy", differs=_MENDED.format("pair accuracy")),
+            "published": Figure.of("mmvp_accuracy", differs="accuracy, corrected key"),
+            "overall": Figure.of("mmvp_pair_accuracy", differs="pair accuracy, corrected key"),
             "corrected": Figure.of("mmvp_pair_accuracy"),
             "corrected_accuracy": Figure.of("mmvp_accuracy"),
         }
     },
-    "cvbench_2d": {
-        "cv_bench_2d": {
-            **dict.fromkeys(("published", "overall"), Figure.of("cv_bench_acc", differs="accuracy")),
-            "accuracy": Figure.of("cv_bench_acc"),
-        }
-    },
-    "cvbench_3d": {"cv_bench_3d": dict.fromkeys(("published", "overall"), Figure.of("cv_bench_acc"))},
-    "ai2d": {"ai2d": dict.fromkeys(("published", "overall"), Figure.of("exact_match"))},
-    "seedbench_image": {"seedbench": dict.fromkeys(("published", "overall"), Figure.of("seed_image"))},
+    "cvbench_2d": {"cv_bench_2d": both("cv_bench_acc", differs="accuracy", accuracy=Figure.of("cv_bench_acc"))},
+    "cvbench_3d": {"cv_bench_3d": both("cv_bench_acc")},
+    "ai2d": {"ai2d": both("exact_match")},
+    "seedbench_image": {"seedbench": both("seed_image")},
     "mmmu": {
         "mmmu_val": {
             "published": Figure.of("mmmu_acc", differs="accuracy, validation"),
@@ -83,14 +75,6 @@ _TASKS: dict[str, dict[str, dict[str, Figure]]] = {
         }
     },
 }
-for _language in ("en", "cn"):
-    _JUDGED_BY_MODEL = Figure.of("gpt_eval_score", weight=0.01, differs=_JUDGED.format("circular accuracy"))
-    _TASKS[f"mmbench_{_language}"] = {
-        f"mmbench_{_language}_dev_static": dict.fromkeys(
-            ("published", "overall"), Figure.of("gpt_eval_score", weight=0.01)
-        ),
-        f"mmbench_{_language}_dev": dict.fromkeys(("published", "overall"), _JUDGED_BY_MODEL),
-    }
 
 
 def read_scores(folder: Path, benchmarks: Sequence[str]) -> list[dict[str, Any]]:

@@ -14,15 +14,10 @@ from typing import Any
 import pandas as pd
 
 from workflow_scripts.benchmarks.understanding import BENCHMARKS
-from workflow_scripts.benchmarks.understanding.harness import Figure, check_names, score_row
+from workflow_scripts.benchmarks.understanding.harness import Figure, both, check_names, score_row
 from workflow_scripts.errors import UserError
 
 FAILED = "Failed to obtain answer"  # what stands in the place of an answer
-
-
-def _both(*keys: str, weight: float = 1.0, **others: Figure) -> dict[str, Figure]:
-    figure = Figure.of(*keys, weight=weight)
-    return {"published": figure, "overall": figure, **others}
 
 
 # Benchmark to the data set, the score file's ending, and what of it each variant is. Of a table with several
@@ -31,7 +26,7 @@ _DATA_SETS: dict[str, tuple[str, str, dict[str, Figure]]] = {
     "pope": (
         "POPE",
         "score",
-        _both("Overall: Overall", weight=0.01, accuracy=Figure.of("Overall: acc", weight=0.01)),
+        both("Overall: Overall", weight=0.01, accuracy=Figure.of("Overall: acc", weight=0.01)),
     ),
     "hallusionbench": (
         "HallusionBench",
@@ -55,19 +50,19 @@ _DATA_SETS: dict[str, tuple[str, str, dict[str, Figure]]] = {
     "mme": (
         "MME",
         "score",
-        _both("perception", "reasoning", perception=Figure.of("perception"), cognition=Figure.of("reasoning")),
+        both("perception", "reasoning", perception=Figure.of("perception"), cognition=Figure.of("reasoning")),
     ),
-    "mmbench_en": ("MMBench_DEV_EN", "acc", _both("Overall")),
-    "mmbench_cn": ("MMBench_DEV_CN", "acc", _both("Overall")),
-    "scienceqa": ("ScienceQA_TEST", "acc", _both("Overall")),
-    "mmstar": ("MMStar", "acc", _both("Overall")),
-    "ocrbench": ("OCRBench", "score", _both("Final Score")),
-    "realworldqa": ("RealWorldQA", "acc", _both("Overall")),
+    "mmbench_en": ("MMBench_DEV_EN", "acc", both("Overall")),
+    "mmbench_cn": ("MMBench_DEV_CN", "acc", both("Overall")),
+    "scienceqa": ("ScienceQA_TEST", "acc", both("Overall")),
+    "mmstar": ("MMStar", "acc", both("Overall")),
+    "ocrbench": ("OCRBench", "score", both("Final Score")),
+    "realworldqa": ("RealWorldQA", "acc", both("Overall")),
     "mmvp": ("MMVP", "acc", {"published": Figure.of("Average"), "overall": Figure.of("Overall")}),
-    "cvbench_2d": ("CV-Bench-2D", "acc", _both("Overall")),
-    "cvbench_3d": ("CV-Bench-3D", "acc", _both("Overall")),
-    "ai2d": ("AI2D_TEST", "acc", _both("Overall")),
-    "seedbench_image": ("SEEDBench_IMG", "acc", _both("Overall")),
+    "cvbench_2d": ("CV-Bench-2D", "acc", both("Overall")),
+    "cvbench_3d": ("CV-Bench-3D", "acc", both("Overall")),
+    "ai2d": ("AI2D_TEST", "acc", both("Overall")),
+    "seedbench_image": ("SEEDBench_IMG", "acc", both("Overall")),
     "mmmu": (
         "MMMU_DEV_VAL",
         "acc",
