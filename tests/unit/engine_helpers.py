@@ -2,7 +2,7 @@
 
 from workflow_scripts.captions.work import caption_seed
 from workflow_scripts.engines.interface import Answer, Picture, Request, answers
-from workflow_scripts.engines.pictures import read_rgb
+from workflow_scripts.images import read_rgb
 from workflow_scripts.plan import CaptionJob, EngineJob
 from workflow_scripts.spec import Sampling
 

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from engine_helpers import caption_job, engine_job
 from PIL import Image
+from pool_files import write_parquet, write_tar
 
 from workflow_scripts.blocks.world import render, sample_scene
 from workflow_scripts.captions import caption, collect, read_ahead, work
@@ -91,6 +92,26 @@ def test_shards_are_the_pool_in_its_order(pool, uninterrupted):
     assert [shard["rows"] for shard in manifest["shards"]] == [20, 20, 10]
     for shard in manifest["shards"]:
         assert sha256_file(uninterrupted / "jobs" / shard["path"]) == shard["sha256"]
+
+
+@pytest.mark.parametrize("kind", ["tar", "parquet"])
+def test_captions_of_a_packed_pool_are_those_of_the_loose_one(pool, uninterrupted, tmp_path, kind):
+    files = {path.name: path.read_bytes() for path in (pool.parent / "images").iterdir()}
+    if kind == "tar":
+        write_tar(tmp_path / "packed.tar", files)
+    else:
+        rows = [{"image": {"bytes": content, "path": name}} for name, content in files.items()]
+        write_parquet(tmp_path / "packed.parquet", rows, row_group_size=7)
+    source = {"path": str(tmp_path / f"packed.{kind}"), "count": NUM_IMAGES}
+    job = PoolJob(sources={"blocks": source}, size=NUM_IMAGES, seed=0)
+    out = tmp_path / "pool" / "images.parquet"
+    build.main(["--spec", job.model_dump_json(), "--out", str(out), "--left-out", str(tmp_path / "left_out.csv")])
+    caption.main(arguments(out, tmp_path / "dial", exact_job()))
+    for shard in range(3):
+        loose, packed = (
+            read_table(folder / f"{shard:05d}.parquet", "captions") for folder in (uninterrupted, tmp_path / "dial")
+        )
+        assert packed.equals(loose)
 
 
 # Images that are safe after each rename that gives a file its name: journal and shards, the run record, the manifest.

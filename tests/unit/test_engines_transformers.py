@@ -27,10 +27,10 @@ from workflow_scripts.blocks.world import render, sample_scene
 from workflow_scripts.captions.work import caption_seed
 from workflow_scripts.engines import transformers
 from workflow_scripts.engines.interface import Picture, Request
-from workflow_scripts.engines.pictures import read_rgb
 from workflow_scripts.engines.sampling import PresencePenalty, RowNoise, processors
 from workflow_scripts.engines.weights import weights_fingerprint
 from workflow_scripts.errors import UserError
+from workflow_scripts.images import read_rgb
 from workflow_scripts.plan import ServingJob
 from workflow_scripts.spec import Sampling
 

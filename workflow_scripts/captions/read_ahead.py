@@ -7,8 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from PIL import Image
 
 from workflow_scripts.engines.interface import Picture
-from workflow_scripts.engines.pictures import read_rgb
 from workflow_scripts.errors import UserError
+from workflow_scripts.images import read_rgb
 
 
 class ReadAhead:
