@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
+from workflow_scripts.distributed import agreed, deepspeed_config, is_main, wait_for_all, world_size
 from workflow_scripts.errors import UserError
 from workflow_scripts.progress import Progress, log
 from workflow_scripts.spec import Optimisation
@@ -37,13 +38,15 @@ def train(
     seed: int,
     folder: Path,
     trainer_class: type[Trainer] = Trainer,
-) -> list[dict[str, Any]]:
-    """Train on the samples in their order, one pass: the rows of the loss curve (table `training`, epoch left out).
+) -> tuple[list[dict[str, Any]], dict[str, torch.Tensor]]:
+    """Train on the samples in their order, one pass: the rows of the loss curve (table `training`, epoch left out),
+    and the trained weights by name (empty in all but the main process).
 
-    `len(samples)` must be steps x global_batch; the model takes what `collate` makes of a batch and returns {"loss"}.
-    Where the model counts learnt tokens, a step's loss is their mean over its global batch, however that is split.
-    Checkpoints lie in `folder`; the newest whole one is resumed from, and the result is that of an uninterrupted
-    run. Raises UserError where the loss is not finite.
+    `len(samples)` must be steps x global_batch, and every step sees the next global_batch of them, however many
+    processes share it. The model takes what `collate` makes of a batch and returns {"loss"}. Where the model counts
+    learnt tokens, a step's loss is their mean over its global batch, however that is split. Checkpoints lie in
+    `folder`; the newest whole one is resumed from, and the result is that of an uninterrupted run. With several
+    processes or DeepSpeed, call `distributed.join` before. Raises UserError where the loss is not finite.
     """
     steps = len(samples) // settings.global_batch
     on_gpu = torch.cuda.is_available()
@@ -71,6 +74,8 @@ def train(
         logging_nan_inf_filter=False,
         save_strategy="no",  # _Checkpoints saves by the clock
         save_total_limit=2,
+        deepspeed=deepspeed_config(settings) if settings.zero_stage else None,
+        ddp_backend="gloo" if world_size() > 1 and not on_gpu else None,
         report_to="none",
         disable_tqdm=True,
     )
@@ -88,7 +93,9 @@ def train(
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     columns = ("step", "loss", "learning_rate", "grad_norm")
-    return [{name: row[name] for name in columns} for row in trainer.state.log_history if "loss" in row]
+    curve = [{name: row[name] for name in columns} for row in trainer.state.log_history if "loss" in row]
+    weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
+    return curve, weights if is_main() else {}
 
 
 def remove_checkpoints(folder: Path) -> None:
@@ -99,11 +106,10 @@ def remove_checkpoints(folder: Path) -> None:
 
 def _last_checkpoint(folder: Path) -> Path | None:
     """The newest whole checkpoint; one that was cut short by the end of its process is deleted."""
-    whole = []
-    for checkpoint in folder.glob("checkpoint-*"):
-        if (checkpoint / _COMPLETE).exists():
-            whole.append(checkpoint)
-        else:
+    whole = [checkpoint for checkpoint in folder.glob("checkpoint-*") if (checkpoint / _COMPLETE).exists()]
+    wait_for_all()
+    if is_main():
+        for checkpoint in set(folder.glob("checkpoint-*")) - set(whole):
             shutil.rmtree(checkpoint)
     return max(whole, key=lambda path: int(path.name.split("-")[1]), default=None)
 
@@ -115,11 +121,13 @@ class _Checkpoints(TrainerCallback):
         self.saved = time.monotonic()
 
     def on_step_end(self, args, state, control, **kwargs):
-        if time.monotonic() - self.saved >= CHECKPOINT_SECONDS and state.global_step < state.max_steps:
-            control.should_save = True
+        due = time.monotonic() - self.saved >= CHECKPOINT_SECONDS
+        control.should_save = agreed(due) and state.global_step < state.max_steps
 
     def on_save(self, args, state, control, **kwargs):
-        (Path(args.output_dir) / f"checkpoint-{state.global_step}" / _COMPLETE).touch()
+        wait_for_all()
+        if is_main():
+            (Path(args.output_dir) / f"checkpoint-{state.global_step}" / _COMPLETE).touch()
         self.saved = time.monotonic()
 
 

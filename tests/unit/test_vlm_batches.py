@@ -5,15 +5,20 @@ import pytest
 import torch
 from PIL import Image
 
-from workflow_scripts.blocks.vlm_model import build_processor
+from workflow_scripts.blocks.vlm_model import build_model, build_processor
 from workflow_scripts.errors import UserError
 from workflow_scripts.vlm.batches import IGNORED, Batches, pad
 from workflow_scripts.vlm.data import Sample
 
 
 @pytest.fixture(scope="module", params=["clip-llama", "siglip-qwen3"])
-def batches(request) -> Batches:
-    return Batches(build_processor(request.param), pad_to_square=True, max_length=64)
+def architecture(request) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def batches(architecture) -> Batches:
+    return Batches(build_processor(architecture), pad_to_square=True, max_length=64)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +68,22 @@ def test_text_only_beside_an_image(batches, picture):
     assert (batch["labels"][0, 6:] == IGNORED).all()
     first = learnt(batches, batch["input_ids"][0, :6].tolist(), batch["labels"][0, :6].tolist())
     assert first == golden("<bos> how many ? [1] [<eos>]")
-    assert "pixel_values" not in batches([text])
+
+
+def test_a_blank_image_nobody_sees(batches, architecture):
+    """Text alone runs the vision tower all the same, and its loss is that of the text without any image."""
+    text, longer = Sample("a", None, (("how many ?", "1"),)), Sample("b", None, (("describe", "on gray with a cross"),))
+    batch = batches([text, longer])
+    length = batch["input_ids"].shape[1] - batches.num_image_tokens
+    assert batch["pixel_values"].shape == (1, 3, 32, 32)
+    assert not batch["attention_mask"][:, length:].any() and (batch["labels"][:, length:] == IGNORED).all()
+    model = build_model(architecture, 0)
+    with_blank = model(**batch).loss
+    without = model(**{name: batch[name][:, :length] for name in ("input_ids", "attention_mask", "labels")}).loss
+    assert with_blank.item() == pytest.approx(without.item(), rel=1e-6)
+    with_blank.backward()
+    towers = [p.grad for name, p in model.named_parameters() if "vision_tower" in name and p.grad is not None]
+    assert towers and all((gradient == 0).all() for gradient in towers)
 
 
 def test_image_tokens_are_the_processors_own(batches, picture):

@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> None:
         encoded[""],
     )
     transformer = family.pipe.transformer.train()
-    curve = train(FlowMatching(family, transformer), visits, visits.collate, spec.training, spec.seed, folder)
+    curve, _ = train(FlowMatching(family, transformer), visits, visits.collate, spec.training, spec.seed, folder)
     for row in curve:
         row["epoch"] = row["step"] * spec.training.global_batch / len(image_ids)
 

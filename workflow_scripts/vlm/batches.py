@@ -30,19 +30,25 @@ class Batches:
         self.pad_to_square, self.max_length = pad_to_square, max_length
         self.num_cut = 0
         self.image_token_id = processor.image_token_id
-        blank = Image.new("RGB", (8, 8))
-        expanded = processor(images=blank, text=processor.image_token)["input_ids"][0]
-        self.num_image_tokens = list(expanded).count(self.image_token_id)
+        blank = processor(images=Image.new("RGB", (8, 8)), text=processor.image_token, return_tensors="pt")
+        self.num_image_tokens = int((blank["input_ids"] == self.image_token_id).sum())
+        self._blank = blank["pixel_values"]
 
     def __call__(self, samples: Sequence[Sample]) -> dict[str, torch.Tensor]:
-        """input_ids, attention_mask, labels: int64 (N, L), padded on the right; pixel_values: float32 (I, 3, S, S),
-        absent where no sample has an image."""
+        """input_ids, attention_mask, labels: int64 (N, L), padded on the right; pixel_values: float32 (I, 3, S, S).
+
+        Where no sample has an image, a blank one stands in the first row's padding, where nothing sees it: under
+        ZeRO-3 a process that passed over the vision tower would let the others wait for its weights for ever.
+        """
         encoded = self.encode(samples)
-        batch = pad([ids for ids, _ in encoded], self.tokenizer.pad_token_id, "right")
-        batch["labels"] = pad([labels for _, labels in encoded], IGNORED, "right")["input_ids"]
         images = [sample.image for sample in samples if sample.image is not None]
-        if images:
-            batch["pixel_values"] = self.pixels(images)
+        longest = max(len(ids) for ids, _ in encoded)
+        blank = 0 if images else self.num_image_tokens
+        batch = pad([ids for ids, _ in encoded], self.tokenizer.pad_token_id, "right", longest + blank)
+        batch["labels"] = pad([labels for _, labels in encoded], IGNORED, "right", longest + blank)["input_ids"]
+        if blank:
+            batch["input_ids"][0, longest:] = self.image_token_id
+        batch["pixel_values"] = self.pixels(images) if images else self._blank.clone()
         return batch
 
     def encode(self, samples: Sequence[Sample]) -> list[tuple[list[int], list[int]]]:
@@ -105,9 +111,10 @@ class Batches:
         return ids[:at] + image + ids[at + 1 :], labels[:at] + unlearnt + labels[at + 1 :]
 
 
-def pad(rows: list[list[int]], value: int, side: str) -> dict[str, torch.Tensor]:
-    """Rows of tokens as input_ids and attention_mask, int64 (N, L), filled up with `value` on `side`."""
-    length = max(map(len, rows))
+def pad(rows: list[list[int]], value: int, side: str, length: int | None = None) -> dict[str, torch.Tensor]:
+    """Rows of tokens as input_ids and attention_mask, int64 (N, L), filled up with `value` on `side`; L is `length`,
+    or that of the longest row."""
+    length = length or max(map(len, rows))
     left = side == "left"
 
     def filled(row: list[int], filler: int) -> list[int]:

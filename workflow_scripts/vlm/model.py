@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import torch
+from huggingface_hub import save_torch_state_dict
 from transformers import LlavaForConditionalGeneration, LlavaProcessor
 
 from workflow_scripts.blocks.tokenizer import CHAT_TEMPLATE
@@ -16,6 +17,12 @@ _PREFIXES = {
     "vision": ("model.vision_tower.",),
     "projector": ("model.multi_modal_projector.",),
     "language": ("model.language_model.", "lm_head."),
+}
+_PUBLISHED = {
+    "model.vision_tower.": "vision_tower.vision_model.",
+    "model.multi_modal_projector.": "multi_modal_projector.",
+    "model.language_model.": "language_model.model.",
+    "lm_head.": "language_model.lm_head.",
 }
 
 
@@ -55,6 +62,11 @@ def read_weights(folder: Path) -> LlavaForConditionalGeneration:
     return model
 
 
+def published_name(name: str) -> str:
+    """What LLaVA's published folders call a parameter of the model."""
+    return next(name.replace(ours, theirs, 1) for ours, theirs in _PUBLISHED.items() if name.startswith(ours))
+
+
 def module_of(name: str) -> str:
     """vision, projector or language: the module that a parameter belongs to."""
     return next(module for module, prefixes in _PREFIXES.items() if name.startswith(prefixes))
@@ -82,17 +94,30 @@ def freeze(model: LlavaForConditionalGeneration, stage: VlmStage) -> int:
                 # Outside the layers: embeddings and CLIP's pre_layrnorm come before them, the rest after.
                 learns = stage.vision_from_layer == 0 and bool(re.search(r"\.embeddings\.|\.pre_layrnorm\.", name))
         parameter.requires_grad_(learns)
-        count += parameter.numel() * learns
+        count += getattr(parameter, "ds_numel", parameter.numel()) * learns  # of the whole, under ZeRO-3
     if not count:
         raise UserError("no parameter learns: `train` names no module, or vision_from_layer lies after the last one")
     return count
 
 
-def save(model: LlavaForConditionalGeneration, processor: LlavaProcessor, folder: Path) -> None:
-    """Write a folder that `from_pretrained` loads, whole or not at all."""
+def save(
+    model: LlavaForConditionalGeneration, weights: dict[str, torch.Tensor], processor: LlavaProcessor, folder: Path
+) -> None:
+    """Write a folder that `from_pretrained` and vLLM load, whole or not at all.
+
+    `weights` are the model's by name; the files call them as published LLaVA folders do. Transformers' own
+    `save_pretrained` would choose the names by how the model came to be.
+    """
     growing = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(growing, ignore_errors=True)
-    model.save_pretrained(growing)
+    if model.config.text_config.tie_word_embeddings:
+        weights = {name: tensor for name, tensor in weights.items() if name != "lm_head.weight"}
+    model.config.architectures = ["LlavaForConditionalGeneration"]
+    model.config.dtype = next(iter(weights.values())).dtype
+    model.config.save_pretrained(growing)
+    model.generation_config.save_pretrained(growing)
+    published = {published_name(name): tensor.clone() for name, tensor in weights.items()}
+    save_torch_state_dict(published, growing)
     processor.save_pretrained(growing)
     shutil.rmtree(folder, ignore_errors=True)
     growing.rename(folder)

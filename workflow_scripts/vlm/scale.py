@@ -22,16 +22,6 @@ def check_training(stage_name: str, model: VlmModel, stage: VlmStage) -> None:
     if model.projector is not None:
         raise NotInThisVersion(f"{_PIPELINE}.model.projector: published projector weights come in a later version")
     _check_template(model)
-    if stage.zero_stage > 0:
-        raise NotInThisVersion(
-            f"{_PIPELINE}.{stage_name}.zero_stage: DeepSpeed ZeRO-{stage.zero_stage} comes in a later version; "
-            "this one trains with zero_stage 0 on one device"
-        )
-    if stage.devices > 1:
-        raise NotInThisVersion(
-            f"{_PIPELINE}.{stage_name}.devices: training on {stage.devices} devices comes in a later version; "
-            "this one trains on 1"
-        )
     check_folder(f"{_PIPELINE}.model.base", model.base)
     check_folder(f"{_PIPELINE}.{stage_name}.data", stage.data)
 

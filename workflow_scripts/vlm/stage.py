@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from workflow_scripts.distributed import is_main, join
 from workflow_scripts.files import fingerprint, write_run_record
 from workflow_scripts.model_folders import write_manifest
 from workflow_scripts.plan import AlignJob, SftJob
@@ -37,6 +38,7 @@ def run_stage(
     name = fingerprint(spec, *inputs)
     folder = out.parent / name
     folder.mkdir(parents=True, exist_ok=True)
+    join(job.stage)
     model, processor = load(start, job.model)
     num_learning = freeze(model, job.stage)
 
@@ -54,8 +56,10 @@ def run_stage(
     )
     batches = Batches(processor, job.model.pad_to_square, job.stage.max_length)
     ordered = in_order(samples, job.seed, steps * job.stage.global_batch)
-    curve = train(model, ordered, batches, job.stage, job.seed, folder, LlavaTrainer)
-    save(model, processor, folder / "model")
+    curve, weights = train(model, ordered, batches, job.stage, job.seed, folder, LlavaTrainer)
+    if not is_main():
+        return
+    save(model, weights, processor, folder / "model")
     for row in curve:
         row["epoch"] = row["step"] * job.stage.global_batch / len(samples)
     write_table(log_table, curve, "training")
