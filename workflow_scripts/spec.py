@@ -183,6 +183,8 @@ class Captioner(Section):
     def _fits_engine(self) -> "Captioner":
         _require_keys_of_engine(self, ("model", "server", "replay", "dial"))
         _require_whole_copies(self)
+        if self.remote_code and self.engine != "transformers":
+            raise ValueError(f"remote_code is for engine 'transformers', the engine is {self.engine!r}")
         if self.remote_code and self.model and self.model.revision not in ("main", self.remote_code):
             raise ValueError(
                 f"model.revision is {self.model.revision!r}, remote_code opts in to the commit {self.remote_code}"

@@ -95,6 +95,11 @@ def test_a_source_is_in_one_place(raw, source, fault):
     assert fault in faults_of(raw, lambda c: c["captioners"]["qwen3-vl-8b"].update(model=source))
 
 
+def test_remote_code_is_for_transformers(raw):
+    text = faults_of(raw, lambda c: c["captioners"]["qwen3-vl-8b"].update(remote_code="a" * 40))
+    assert "remote_code is for engine 'transformers', the engine is 'vllm'" in text
+
+
 def test_remote_code_needs_a_commit(raw):
     text = faults_of(raw, lambda c: c["captioners"]["llava-ov-1.5-8b"].update(remote_code="main"))
     assert "captioners.llava-ov-1.5-8b.remote_code" in text

@@ -20,6 +20,7 @@ from transformers import (
 )
 
 from workflow_scripts.engines.interface import Answer, Picture, Request
+from workflow_scripts.engines.remote_code import encode_images_alone, loading, loading_options
 from workflow_scripts.engines.sampling import processors
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_json
@@ -44,17 +45,18 @@ class Engine:
         if not any(folder.glob("*.safetensors")):
             raise UserError(f"{folder}: holds no .safetensors file; weights in other formats can carry code")
         self.facts: dict[str, Any] = {"transformers": {"schemas_not_enforced": 0}}
-        self._job, self._batch = job, LARGEST_BATCH
+        self._job = job
         self._waiting: list[Request] = []
-        options = {"local_files_only": True}
-        if job.remote_code:
-            require_commit(folder, job.remote_code)
-            options["trust_remote_code"] = True
+        options = loading_options(folder, job.remote_code)
         with_images = any((folder / name).is_file() for name in _IMAGE_CONFIGS)
-        self._processor = AutoProcessor.from_pretrained(folder, **options) if with_images else None
-        self._tokenizer = self._processor.tokenizer if with_images else AutoTokenizer.from_pretrained(folder, **options)
+        with loading(folder, job.remote_code):
+            reader = AutoProcessor if with_images else AutoTokenizer
+            self._processor = reader.from_pretrained(folder, **options)
+            self._model = _load(folder, with_images, options)
+        self._tokenizer = self._processor.tokenizer if with_images else self._processor
         self._tokenizer.padding_side = "left"
-        self._model = _load(folder, with_images, options)
+        # Nobody has tested that code with several images; answers must not depend on a request's neighbours.
+        self._batch = 1 if job.remote_code and not encode_images_alone(self._model) else LARGEST_BATCH
         ends = self._model.generation_config.eos_token_id
         if ends is None:
             ends = self._tokenizer.eos_token_id
@@ -159,22 +161,6 @@ class Engine:
         return Answer(None, error=f"prompt of {tokens} tokens fills max_model_len {self._job.max_model_len}")
 
 
-def require_commit(folder: Path, commit: str) -> None:
-    """Raise UserError unless the folder was fetched at this commit: only code that was read there may run."""
-    manifest = folder.parent / f"{folder.name}.json"
-    if not manifest.is_file():
-        raise UserError(
-            f"{folder}: remote_code names commit {commit}, and no manifest {manifest} says at which commit these files "
-            "were fetched; fetch them with the workflow (`hub:` in place of `path:`)"
-        )
-    fetched = read_json(manifest).get("revision")
-    if fetched != commit:
-        raise UserError(
-            f"{folder}: remote_code allows the code of commit {commit}, the files are those of {fetched}: "
-            "set the source's `revision` to the commit whose code you have read"
-        )
-
-
 def _kind(request: Request) -> tuple[Any, bool]:
     return request.sampling, request.image is None
 
@@ -182,9 +168,8 @@ def _kind(request: Request) -> tuple[Any, bool]:
 def _load(folder: Path, with_images: bool, options: dict[str, Any]) -> torch.nn.Module:
     """The model of a folder, on the GPU where there is one. Raises UserError where a weight is absent or misshapen."""
     loader = AutoModelForImageTextToText if with_images else AutoModelForCausalLM
-    if "trust_remote_code" in options:
-        own = read_json(folder / "config.json").get("auto_map", {})
-        loader = AutoModelForCausalLM if "AutoModelForCausalLM" in own else loader
+    if options["trust_remote_code"] and "AutoModelForCausalLM" in read_json(folder / "config.json").get("auto_map", {}):
+        loader = AutoModelForCausalLM  # where LLaVA-OneVision-1.5 names its class, which reads images
     model, loading = loader.from_pretrained(
         folder, use_safetensors=True, torch_dtype="auto", output_loading_info=True, **options
     )
