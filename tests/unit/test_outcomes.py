@@ -49,7 +49,17 @@ def scores() -> pd.DataFrame:
         for pipeline, benchmark in (("vlm", "pope"), ("vlm", "mme"), ("t2i", "geneval"))
         for seed in (0, 1)
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).assign(variant=None)
+
+
+def scores_of_two_variants() -> pd.DataFrame:
+    """MME has two figures and one more that has a name of its own."""
+    table, mme = scores(), scores().benchmark == "mme"
+    return pd.concat([
+        table[~mme], table[mme].assign(variant="published"),
+        table[mme].assign(variant="overall", score=lambda rows: 100 - rows.score),
+        table[mme].assign(variant="perception", score=-1.0),
+    ])  # fmt: skip
 
 
 def outcomes_by_name(job: dict, table: pd.DataFrame, aggregates: pd.DataFrame | None = None) -> dict:
@@ -178,3 +188,35 @@ def test_sensitivity_changes_what_it_touches_only():
     assert changed["vlm"].values.to_numpy() == pytest.approx(mme.to_numpy())
     stay, changed = found["without_a1"]
     assert (stay, list(changed)) == (NAMES[1:], ["vlm", "t2i", "hallucination", "dissociation"])
+
+
+def test_each_variant_of_u_is_regressed():
+    table = scores_of_two_variants()
+    of_mme = table[table.benchmark == "mme"].set_index(["variant", "captioner"]).score
+    job = AnalysisJob(**JOB)
+    found = {o.name: o for o in read_outcomes(job, pd.Index(NAMES), table)}
+    by_hand = scores()[scores().pipeline == "vlm"].groupby("captioner").score.mean()
+    assert found["vlm"].values.to_numpy() == pytest.approx(by_hand[NAMES].to_numpy()), "published is the default"
+    for variant, outcome in (("published", found["vlm/mme"]), ("overall", found["vlm/mme"].other)):
+        assert outcome.values["b1"] == pytest.approx(of_mme[variant, "b1"].mean())
+    assert {name for name, outcome in found.items() if outcome.other} == {"vlm", "vlm/mme", "dissociation"}
+
+    ((name, stay, changed),) = variants(job, read_design(capeval(), captioners()), list(found.values()))
+    assert (name, list(stay.index)) == ("variant_overall", NAMES)
+    assert [outcome.name for outcome in changed] == ["vlm", "dissociation", "vlm/mme"]
+
+    turned = {o.name: o for o in read_outcomes(job.model_copy(update={"variant": "overall"}), pd.Index(NAMES), table)}
+    pd.testing.assert_series_equal(turned["vlm"].values, found["vlm"].other.values)
+    pd.testing.assert_series_equal(turned["vlm"].other.values, found["vlm"].values)
+
+
+def test_a_variant_that_a_score_lacks_is_named():
+    table = scores_of_two_variants()
+    gone = (table.variant == "overall") & (table.captioner == "b1") & (table.seed == 1)
+    with pytest.raises(UserError, match=r"lacks 1 of 30 scores of variant 'overall':\n  b1, vlm, mme, seed 1"):
+        outcomes_by_name(JOB, table[~gone])
+
+
+def test_the_names_of_variants_are_taken():
+    with pytest.raises(ValueError, match="'variant_overall': this name is taken"):
+        AnalysisJob(**JOB, sensitivity={"variant_overall": {"without_captioners": ["a1"]}})

@@ -9,15 +9,18 @@ import pandas as pd
 import pytest
 from report_sweep import CAPTIONERS, write_sweep
 
+from workflow_scripts.analysis import regress
 from workflow_scripts.errors import UserError
 from workflow_scripts.records import read_table, write_table
 from workflow_scripts.report import write
 from workflow_scripts.report.cautions import warnings
 from workflow_scripts.report.curves import HEIGHT, WIDTH, loss_curves
+from workflow_scripts.report.estimates import named_variants
 from workflow_scripts.report.examples import examples, spread
 from workflow_scripts.report.gather import gather
 from workflow_scripts.report.pictures import generated
 from workflow_scripts.report.provenance import provenance
+from workflow_scripts.report.scores import score_tables
 from workflow_scripts.report.sweep import read_sweep
 
 VOID = {"meta", "img", "br", "link", "input"}
@@ -416,3 +419,28 @@ def test_command_writes_page_and_record_and_repeats_itself(made, tmp_path):
     assert record["num_bytes"] == len(first) < 5e6
     for file in (out, results / "report.html.run.json"):
         file.unlink()
+
+
+def test_scores_shown_are_of_the_variant_that_is_explained(copied):
+    job, results = copied
+    before = [table["rows"] for table in score_tables(read_sweep(job, results, None))]
+    single = read_table(results / "scores.csv", "scores")
+    counts = single[single.benchmark == "count"]
+    both = pd.concat([
+        single[single.benchmark != "count"], counts.assign(variant="published"),
+        counts.assign(variant="overall", score=100 - counts.score),
+    ])  # fmt: skip
+    write_table(results / "scores.csv", both, "scores")
+    files = {name: results / f"{name}.csv" for name in ("capeval", "scores", "captioners", "regression")}
+    files |= {name: results / f"regression_{name}.csv" for name in ("models", "influence", "sensitivity")}
+    files["summary"] = results / "summary.json"
+    options = [str(part) for name, path in files.items() for part in (f"--{name}", path)]
+    regress.main(["--spec", job.analysis.model_dump_json(), *options])
+
+    sweep = read_sweep(job, results, None)
+    assert [table["rows"] for table in score_tables(sweep)] == before
+    found = named_variants(sweep)
+    assert found["specs"][-2:] == ["variant_overall", "simex"]
+    cells = {row["outcome"]: row["cells"][-2] for row in found["rows"]}
+    assert cells["clip-llama"] and cells["hallucination"] is None, "existence has one figure"
+    assert "their own headline" in render(job, results)

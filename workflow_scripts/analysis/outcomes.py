@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from workflow_scripts.analysis.settings import AnalysisJob
+from workflow_scripts.analysis.settings import OTHER_VARIANT, AnalysisJob
 from workflow_scripts.errors import UserError, unknown
 
 log = logging.getLogger("capsweep")
@@ -31,6 +31,7 @@ class Outcome:
     values: pd.Series
     num_seeds: int | None = None
     seed_sd: float | None = None  # root mean square over captioners of the sd over seeds
+    other: "Outcome | None" = None  # the same by the benchmarks' other variant, where that differs
 
     @property
     def labels(self) -> dict[str, str | None]:
@@ -72,10 +73,30 @@ def read_outcomes(
     """Every outcome of a sweep: pipelines, composites, the dissociation, single benchmarks (in this order).
 
     `scores` has the columns of scores.csv, `aggregates` those of a published aggregates table (needed where a
-    pipeline's aggregate is `printed`). Raises UserError naming every missing or repeated score.
+    pipeline's aggregate is `printed`). Values are those of `job.variant`; `other` is of the other one, where there are
+    such scores. Raises UserError naming every missing or repeated score.
     """
     _check_names(job)
-    table = _score_table(job, captioners, scores)
+    outcomes = _outcomes(job, captioners, scores, job.variant, aggregates)
+    variant = OTHER_VARIANT[job.variant]
+    if not (scores.variant == variant).any():
+        return outcomes
+    others = _outcomes(job, captioners, scores, variant, aggregates)
+    return [
+        outcome if outcome.values.equals(other.values) else replace(outcome, other=other)
+        for outcome, other in zip(outcomes, others, strict=True)
+    ]
+
+
+def of_variant(scores: pd.DataFrame, variant: str) -> pd.DataFrame:
+    """The scores of one variant, and those of benchmarks that have a single figure."""
+    return scores[scores.variant.isna() | (scores.variant == variant)]
+
+
+def _outcomes(
+    job: AnalysisJob, captioners: pd.Index, scores: pd.DataFrame, variant: str, aggregates: pd.DataFrame | None
+) -> list[Outcome]:
+    table = _score_table(job, captioners, scores, variant)
     pipelines, singles = [], []
     for name, pipeline in job.pipelines.items():
         parts = tuple((name, benchmark) for benchmark in pipeline.benchmarks)
@@ -98,7 +119,7 @@ def mean_of_parts(outcome: Outcome, parts: Iterable[tuple[str, str]], singles: d
     """The same outcome as the plain mean of some of its benchmarks; `singles` holds the single benchmarks by name."""
     parts = tuple(parts)
     values = pd.concat([singles["/".join(part)].values for part in parts], axis=1).mean(axis=1)
-    return replace(outcome, parts=parts, values=values, num_seeds=None, seed_sd=None)
+    return replace(outcome, parts=parts, values=values, num_seeds=None, seed_sd=None, other=None)
 
 
 def dissociation(pipelines: list[Outcome]) -> list[Outcome]:
@@ -143,9 +164,10 @@ def _mean(
     return Outcome(name, kind, objective, pipeline, parts, by_seed.mean(axis=1), seeds, seed_sd)
 
 
-def _score_table(job: AnalysisJob, captioners: pd.Index, scores: pd.DataFrame) -> pd.DataFrame:
-    """Scores with one row a captioner (in the order of `captioners`), columns (pipeline, benchmark, seed)."""
+def _score_table(job: AnalysisJob, captioners: pd.Index, scores: pd.DataFrame, variant: str) -> pd.DataFrame:
+    """Scores of a variant: a row a captioner (in the order of `captioners`), columns (pipeline, benchmark, seed)."""
     keys = ["captioner", "pipeline", "benchmark", "seed"]
+    scores = of_variant(scores, variant)
     repeated = scores[scores.duplicated(keys)]
     if len(repeated):
         raise UserError(f"scores.csv has more than one score for {_listed(repeated[keys].itertuples(index=False))}")
@@ -162,8 +184,9 @@ def _score_table(job: AnalysisJob, captioners: pd.Index, scores: pd.DataFrame) -
     )
     missing = wanted.difference(found.index, sort=False)
     if len(missing):
+        kind = f" of variant {variant!r}" if scores.variant.notna().any() else ""
         named = _listed(missing, "\n  ")
-        raise UserError(f"scores.csv lacks {len(missing)} of {len(wanted)} scores:\n  {named}")
+        raise UserError(f"scores.csv lacks {len(missing)} of {len(wanted)} scores{kind}:\n  {named}")
     unused = len(scores) - len(wanted)
     if unused:
         log.info("%d scores of other captioners, pipelines, benchmarks or seeds are not in the regression", unused)

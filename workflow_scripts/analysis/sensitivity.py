@@ -6,14 +6,15 @@ import pandas as pd
 
 from workflow_scripts.analysis.inference import design_matrix, fit
 from workflow_scripts.analysis.outcomes import MIN_CAPTIONERS, Outcome, dissociation, mean_of_parts
-from workflow_scripts.analysis.settings import AnalysisJob, Sensitivity
+from workflow_scripts.analysis.settings import OTHER_VARIANT, AnalysisJob, Sensitivity, variant_spec
 from workflow_scripts.errors import UserError, unknown
 
 Variant = tuple[str, pd.DataFrame, list[Outcome]]
 
 
 def variants(job: AnalysisJob, design: pd.DataFrame, outcomes: list[Outcome]) -> Iterator[Variant]:
-    """(name, captioners that stay, outcomes that change) of every named set of the settings, in their order.
+    """(name, captioners that stay, outcomes that change) of every named set of the settings, in their order, and of the
+    benchmarks' other variant.
 
     Without captioners every outcome changes and keeps its aggregate; with other benchmarks an outcome is the plain mean
     of those that stay, and one that has none of them, or loses none, is not in the variant. Raises UserError for a
@@ -30,6 +31,9 @@ def variants(job: AnalysisJob, design: pd.DataFrame, outcomes: list[Outcome]) ->
         if not changed:
             raise UserError(f"{place} changes no outcome")
         yield name, stay, changed
+    others = [outcome.other for outcome in outcomes if outcome.other is not None]
+    if others:
+        yield variant_spec(OTHER_VARIANT[job.variant]), design, others
 
 
 def sensitivity_table(job: AnalysisJob, design: pd.DataFrame, outcomes: list[Outcome]) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from workflow_scripts.analysis.settings import RESERVED_SPECS, Sensitivity
+from workflow_scripts.analysis.settings import RESERVED_SPECS, variant_spec
 from workflow_scripts.report.sweep import LETTERS, Sweep
 
 Data = dict[str, Any]
@@ -110,14 +110,12 @@ def named_variants(sweep: Sweep) -> Data:
         for term in ("C", "P"):
             cells = [_cell(sweep, name, spec, term) for spec in ("robust", *specs)]
             rows.append({"outcome": name, "term": TERMS[term], "cells": cells})
-    meanings = [
-        {"name": spec, "meaning": SIMEX if spec == "simex" else _change(sweep, sweep.job.analysis.sensitivity[spec])}
-        for spec in specs
-    ]
+    meanings = [{"name": spec, "meaning": _change(sweep, spec)} for spec in specs]
     return {"specs": specs, "meanings": meanings, "rows": rows}
 
 
 SIMEX = "corrects for the measurement error of C and P (quadratic SIMEX on their bootstrap intervals)"
+VARIANTS = {"published": "the one that the CAPEval paper seems to have used", "overall": "their own headline"}
 
 
 def _fit(sweep: Sweep, outcome: str, spec: str) -> pd.DataFrame:
@@ -171,8 +169,13 @@ def _meaning(kind: str, objective: str | None) -> str:
     return f"{LETTERS[objective]}, {objective}"
 
 
-def _change(sweep: Sweep, change: Sensitivity) -> str:
-    parts = []
+def _change(sweep: Sweep, spec: str) -> str:
+    if spec == "simex":
+        return SIMEX
+    for variant, meaning in VARIANTS.items():
+        if spec == variant_spec(variant):
+            return f"benchmarks that have two figures by {meaning}"
+    change, parts = sweep.job.analysis.sensitivity[spec], []
     if change.without_captioners:
         parts.append("without " + ", ".join(sweep.label(name) for name in change.without_captioners))
     if change.without_benchmarks:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from workflow_scripts.analysis.outcomes import Outcome, objective_means, read_design, read_outcomes
+from workflow_scripts.analysis.outcomes import Outcome, objective_means, of_variant, read_design, read_outcomes
 from workflow_scripts.files import read_json
 from workflow_scripts.records import read_table
 from workflow_scripts.report.settings import ReportJob
@@ -21,7 +21,7 @@ class Sweep:
     job: ReportJob
     results: Path
     capeval: pd.DataFrame  # overall rows of the sweep's captioners, indexed by captioner
-    scores: pd.DataFrame
+    scores: pd.DataFrame  # of the variant that the regression explains
     regression: pd.DataFrame
     models: pd.DataFrame
     influence: pd.DataFrame
@@ -67,6 +67,7 @@ def read_sweep(job: ReportJob, results: Path, aggregates: Path | None) -> Sweep:
     outcomes = read_outcomes(job.analysis, design.index, scores, printed)
     means = objective_means([outcome for outcome in outcomes if outcome.kind == "pipeline"])
     design = design.loc[next(iter(means.values())).sort_values(ascending=False, kind="stable").index]
+    scores = of_variant(scores, job.analysis.variant)
     overall = capeval[capeval.group_kind == "overall"].set_index("captioner").loc[design.index]
     return Sweep(
         job=job,
