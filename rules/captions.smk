@@ -1,4 +1,4 @@
-"""Captions of the pool: one job a range of shards and captioner, then one manifest a captioner."""
+"""Captions of the pool: one job a range of shards and captioner, then one manifest and the statistics a captioner."""
 
 CAPTION_JOBS = plan.caption_jobs(CONFIG)
 
@@ -34,8 +34,7 @@ rule collect_captions:
         jobs=expand(f"{RESULTS}/captions/{{{{captioner}}}}/jobs/{{job}}.json", job=CAPTION_JOBS),
         code=["workflow_scripts/captions/collect.py", "workflow_scripts/captions/read.py"],
     output:
-        captions=f"{RESULTS}/captions/{{captioner}}/captions.json",
-        statistics=f"{RESULTS}/captions/{{captioner}}/statistics.csv",
+        f"{RESULTS}/captions/{{captioner}}/captions.json",
     log:
         f"{RESULTS}/logs/captions/{{captioner}}/collect.log",
     benchmark:
@@ -53,4 +52,32 @@ rule collect_captions:
         "Collect the captions of {wildcards.captioner}"
     shell:
         "{resources.python} -m workflow_scripts.captions.collect --spec {params.spec:q} --jobs {input.jobs}"
-        " --out {output.captions} --statistics {output.statistics} > {log} 2>&1"
+        " --out {output} > {log} 2>&1"
+
+
+rule caption_statistics:
+    input:
+        captions=f"{RESULTS}/captions/{{captioner}}/captions.json",
+        tokenizers=files_of(*(reader.model for reader in plan.text_readers(CONFIG).values())),
+        code=[f"workflow_scripts/captions/{name}.py" for name in ("statistics", "encoders", "degenerate", "read")],
+    output:
+        statistics=f"{RESULTS}/captions/{{captioner}}/statistics.csv",
+        limits=f"{RESULTS}/captions/{{captioner}}/limits.csv",
+        lengths=f"{RESULTS}/captions/{{captioner}}/lengths.csv",
+    log:
+        f"{RESULTS}/logs/captions/{{captioner}}/statistics.log",
+    benchmark:
+        f"{RESULTS}/logs/captions/{{captioner}}/statistics.tsv"
+    conda:
+        "../envs/core.yaml"
+    threads: threads_of(lambda wildcards: CONFIG.captioning.statistics_needs)
+    resources:
+        **request(lambda wildcards: CONFIG.captioning.statistics_needs),
+    params:
+        spec=lambda wildcards: plan.as_param(plan.caption_statistics_job(CONFIG, wildcards.captioner)),
+    message:
+        "Measure the captions of {wildcards.captioner}"
+    shell:
+        "{resources.python} -m workflow_scripts.captions.statistics --spec {params.spec:q} --captions {input.captions}"
+        " --threads {threads} --out {output.statistics} --limits {output.limits} --lengths {output.lengths}"
+        " > {log} 2>&1"

@@ -7,7 +7,7 @@ edited comment.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -125,6 +125,23 @@ class CollectCaptionsJob(Section):
     stage_version: int = 1
     captioner: str
     leave_out: list[str]
+
+
+class TextReader(Section):
+    """A pipeline that reads captions: a language model or a text-to-image pipeline's folder, and the longest caption
+    in tokens that it takes where a text encoder has no limit of its own."""
+
+    family: Literal["vlm", "sd3", "qwen-image"]
+    model: Source
+    max_tokens: int
+
+
+class CaptionStatisticsJob(Section):
+    """Measure one captioner's captions."""
+
+    stage_version: int = 1
+    captioner: str
+    pipelines: dict[str, TextReader]
 
 
 class JudgeJob(Section):
@@ -453,6 +470,22 @@ def _replay_file(replay: Replay | None, capeval: bool) -> ReplayFile | None:
 def collect_captions_job(config: Config, captioner: str) -> CollectCaptionsJob:
     """Which captions of one captioner enter training."""
     return CollectCaptionsJob(captioner=captioner, leave_out=config.captioning.leave_out)
+
+
+def text_readers(config: Config) -> dict[str, TextReader]:
+    """Every pipeline as a reader of captions."""
+    readers = {}
+    for name, one in config.understanding.pipelines.items():
+        model = one.model.base or one.model.language
+        readers[name] = TextReader(family="vlm", model=model, max_tokens=one.sft.max_caption_tokens)
+    for name, one in config.generation.pipelines.items():
+        readers[name] = TextReader(family=one.family, model=one.model, max_tokens=one.max_text_tokens)
+    return readers
+
+
+def caption_statistics_job(config: Config, captioner: str) -> CaptionStatisticsJob:
+    """Whose captions are measured, and the pipelines that will read them."""
+    return CaptionStatisticsJob(captioner=captioner, pipelines=_settled(text_readers(config), config.assets))
 
 
 def environment_of(asked: Captioner | Judge) -> str:

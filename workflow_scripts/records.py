@@ -42,20 +42,46 @@ SCHEMAS: dict[str, pa.Schema] = {
         num_attempts=_COUNT,
         error=_TEXT,
     ),
-    # `num_errors` are those beside empty and cut captions. Words and tokens are those of usable captions.
+    # One row a captioner. Every image is sound, has one of the faults (`num_empty` to `num_cut`, of spec.CaptionFault)
+    # or failed for another reason. Usable ones are sound or have a fault that is let into training; words, tokens (the
+    # captioner's own) and repetition are theirs. Shares are 0-1; `share_at_limit` of all images were cut there.
     "caption_statistics": _schema(
         captioner=_TEXT,
         num_images=_COUNT,
         num_usable=_COUNT,
-        num_errors=_COUNT,
+        num_asked_again=_COUNT,
         num_empty=_COUNT,
+        num_one_symbol=_COUNT,
+        num_repetition=_COUNT,
+        num_refusal=_COUNT,
+        num_echo=_COUNT,
         num_cut=_COUNT,
+        num_failed=_COUNT,
+        share_at_limit=_REAL,
         words_mean=_REAL,
         words_p50=_REAL,
         words_p95=_REAL,
+        words_max=_COUNT,
         tokens_mean=_REAL,
+        tokens_p50=_REAL,
+        tokens_p95=_REAL,
+        tokens_max=_COUNT,
         distinct_words=_COUNT,
         repetition=_REAL,
+    ),
+    # Usable captions longer than `limit` tokens of one text encoder of one pipeline.
+    "caption_limits": _schema(
+        captioner=_TEXT,
+        pipeline=_TEXT,
+        encoder=_TEXT,
+        limit=_COUNT,
+        num_captions=_COUNT,
+        num_over=_COUNT,
+        share_over=_REAL,
+    ),
+    # Usable captions of `low` to below `high` tokens of that encoder; `pipeline` is null for the captioner's own.
+    "caption_lengths": _schema(
+        captioner=_TEXT, pipeline=_TEXT, encoder=_TEXT, low=_COUNT, high=_COUNT, num_captions=_COUNT
     ),
     # One checklist item of one image; `verdict` is yes, no, not_mentioned or unjudged.
     "verdicts": _schema(

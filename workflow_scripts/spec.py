@@ -98,6 +98,7 @@ class Captioning(Section):
         list(get_args(CaptionFault)), description="faults that keep a caption out of training; CAPEval judges it anyway"
     )
     shards_per_job: int = Field(1, gt=0, description="shards that one job captions with one engine")
+    statistics_needs: Needs = Needs()
 
 
 class CaptionFile(Section):

@@ -32,7 +32,13 @@ def test_paper_sweep_on_a_fresh_clone(checkout):
 
 def test_the_report_needs_the_baselines_and_a_check_of_the_judge(checkout):
     """Three baselines are judged and scored, one of them twice; the judge answers canaries; none is trained on."""
-    more = {"caption_baselines": 1, "judge_captions": 10 + 3, "score_captions": 10 + 3, "judge_captions_again": 1}
+    more = {
+        "caption_statistics": 10,
+        "caption_baselines": 1,
+        "judge_captions": 10 + 3,
+        "score_captions": 10 + 3,
+        "judge_captions_again": 1,
+    }
     more |= {"judge_canaries": 1, "collect_baselines": 1, "measure_reliability": 1, "diagnose_captions": 1}
     assert job_counts(checkout, "results/report.html") == PAPER | more | {"plot": 1, "write_report": 1}
 
@@ -82,6 +88,7 @@ def test_a_prompt_reruns_its_captioners_chain_and_the_final_tables(done, small):
     assert {
         "caption_shards",
         "collect_captions",
+        "caption_statistics",
         "caption_capeval",
         "judge_captions",
         "score_captions",

@@ -232,10 +232,10 @@ FAULTS = {
     "error": (
         "captions/late/statistics.csv",
         "caption_statistics",
-        "num_errors",
+        "num_failed",
         3,
         "Captions of the pool",
-        "Late: 3 with an error",
+        "Late: 3 failed, of 100",
     ),
     "cut": (
         "captions/late/statistics.csv",
@@ -248,8 +248,8 @@ FAULTS = {
     "cut on capeval": (
         "capeval/late/captions.parquet",
         "captions",
-        "finish_reason",
-        "length",
+        "error",
+        "cut",
         "Captions of CAPEval's images",
         "Late: 12 cut at the token limit, of 12",
     ),

@@ -1,6 +1,8 @@
 """Read a captioner's captions through their manifest."""
 
+from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import pandas as pd
 import pyarrow.parquet
@@ -8,7 +10,9 @@ import pyarrow.parquet
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_json
 from workflow_scripts.records import read_table
+from workflow_scripts.spec import CaptionFault
 
+FAULTS = get_args(CaptionFault)
 FINGERPRINT = "capsweep_fingerprint"  # key in a shard's Parquet metadata
 
 
@@ -43,3 +47,9 @@ def pass_over_faults(captions: pd.DataFrame, leave_out: list[str]) -> pd.DataFra
     without text keeps its error."""
     forgiven = captions["caption"].notna() & captions["error"].notna() & ~captions["error"].isin(leave_out)
     return captions.assign(error=captions["error"].mask(forgiven))
+
+
+def count_faults(captions: pd.DataFrame) -> Counter:
+    """Rows of table `captions` by fault: one of `spec.CaptionFault`, `failed` for every other error."""
+    errors = captions["error"].dropna()
+    return Counter(errors.where(errors.isin(FAULTS), "failed"))

@@ -33,8 +33,8 @@ from workflow_scripts.images import container
 from workflow_scripts.plan import PoolJob
 from workflow_scripts.pool.choose import seeded_order, share_out
 from workflow_scripts.pool.stages import Stages
-from workflow_scripts.pool.workers import workers
 from workflow_scripts.records import SCHEMAS, write_table
+from workflow_scripts.workers import workers
 
 log = logging.getLogger("capsweep")
 

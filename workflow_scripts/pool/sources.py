@@ -12,8 +12,8 @@ import pyarrow as pa
 from workflow_scripts.errors import UserError
 from workflow_scripts.images import SUFFIXES, member_path
 from workflow_scripts.pool import parquet
-from workflow_scripts.pool.workers import Map
 from workflow_scripts.records import write_table
+from workflow_scripts.workers import Map
 
 CHUNK = 1000  # images that a worker takes at once, and what a killed run loses at most of each worker's work
 MAX_BYTES = 2**30  # of one image

@@ -16,9 +16,9 @@ import pyarrow.parquet
 from workflow_scripts.files import fingerprint
 from workflow_scripts.pool.check import check_chunk, hash_chunk
 from workflow_scripts.pool.sources import CHUNK, list_source
-from workflow_scripts.pool.workers import Map
 from workflow_scripts.progress import Progress
 from workflow_scripts.records import SCHEMAS, write_table
+from workflow_scripts.workers import Map
 
 log = logging.getLogger("capsweep")
 

@@ -6,11 +6,21 @@ from typing import Any
 import pandas as pd
 from scipy import stats
 
+from workflow_scripts.captions.read import count_faults
 from workflow_scripts.files import read_run_record
 from workflow_scripts.records import read_table
 from workflow_scripts.report.sweep import Sweep
 
 Data = dict[str, Any]
+FAULTS = {
+    "failed": "failed",
+    "empty": "empty",
+    "one_symbol": "of one symbol",
+    "repetition": "in endless repetition",
+    "refusal": "refused",
+    "echo": "echoing the prompt",
+    "cut": "cut at the token limit",
+}
 LEFT_OUT = {"error": "unusable", "too_long": "too long"}
 CHANCE_LEVEL = 0.05  # one-sided level of the binomial test against chance
 
@@ -97,10 +107,10 @@ def _caption_faults(sweep: Sweep) -> Data:
     items = []
     for captioner in sweep.captioners:
         row = read_table(sweep.results / f"captions/{captioner}/statistics.csv", "caption_statistics").iloc[0]
-        items += _faults(sweep.label(captioner), row, row.num_images)
+        items += _faults(sweep.label(captioner), {fault: row[f"num_{fault}"] for fault in FAULTS}, row.num_images)
     return _warning(
         "Captions of the pool",
-        "Errors and empty captions train nobody, nor do cut ones unless captioning.leave_out says so.",
+        "They stay out of training, but for faults that captioning.leave_out does not name.",
         items,
     )
 
@@ -109,12 +119,7 @@ def _capeval_faults(sweep: Sweep) -> Data:
     items = []
     for captioner in sweep.captioners:
         captions = read_table(sweep.capeval_file(captioner, "captions.parquet"), "captions")
-        counts = {
-            "num_errors": (captions.error.notna() & ~captions.error.isin(["empty", "cut"])).sum(),
-            "num_empty": (captions.error == "empty").sum(),
-            "num_cut": (captions.finish_reason == "length").sum(),
-        }
-        items += _faults(sweep.label(captioner), counts, len(captions))
+        items += _faults(sweep.label(captioner), count_faults(captions), len(captions))
     return _warning(
         "Captions of CAPEval's images",
         "A caption with a fault is judged as it is: an empty one mentions nothing. Without a caption, all is unjudged.",
@@ -122,14 +127,9 @@ def _capeval_faults(sweep: Sweep) -> Data:
     )
 
 
-def _faults(label: str, counts: Any, total: int) -> list[str]:
-    named = {
-        "with an error": counts["num_errors"],
-        "empty": counts["num_empty"],
-        "cut at the token limit": counts["num_cut"],
-    }
-    told = ", ".join(f"{number} {what}" for what, number in named.items() if number)
-    return [f"{label}: {told}, of {total}"] if told else []
+def _faults(label: str, counts: dict[str, int], total: int) -> list[str]:
+    told = ", ".join(f"{counts[fault]:,} {words}" for fault, words in FAULTS.items() if counts[fault])
+    return [f"{label}: {told}, of {total:,}"] if told else []
 
 
 def _left_out_of_training(sweep: Sweep) -> Data:
