@@ -83,6 +83,9 @@ def _load(job: EngineJob, serving: ServingJob) -> LLM:
             "distributed_executor_backend": "uni",
             "kv_cache_memory_bytes": _CPU_CACHE,
             "block_size": 32,
+            # A prompt that is read in parts rewinds the generator of its seed, which a CPU's cannot do.
+            "enable_chunked_prefill": False,
+            "max_num_batched_tokens": max(4096, job.max_model_len),
         }
     return LLM(
         str(job.model.path),
