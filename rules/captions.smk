@@ -25,8 +25,9 @@ rule caption_shards:
     message:
         "Caption shards with {wildcards.captioner}, job {wildcards.job}"
     shell:
-        "{resources.python} -m workflow_scripts.captions.caption --spec {params.spec:q} --serving {resources.serving:q} --pool {input.pool}"
-        " --shards {resources.shards} --out-dir {RESULTS}/captions/{wildcards.captioner} --out {output} > {log} 2>&1"
+        "{resources.python} -m workflow_scripts.captions.caption --spec {params.spec:q} --serving {resources.serving:q}"
+        " --pool {input.pool} --shards {resources.shards} --out-dir {RESULTS}/captions/{wildcards.captioner}"
+        " --out {output} > {log} 2>&1"
 
 
 rule collect_captions:

@@ -2,6 +2,7 @@
 
 import datetime
 import functools
+import glob
 import hashlib
 import importlib.metadata
 import json
@@ -69,6 +70,13 @@ def atomic(path: str | Path) -> Iterator[Path]:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what killed processes left of their writing of `path` and of its run record. No other process may be at
+    work on it."""
+    for leftover in path.parent.glob(f".{glob.escape(path.stem)}.*.tmp*"):
+        leftover.unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str) -> None:

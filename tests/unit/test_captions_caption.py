@@ -25,7 +25,7 @@ from workflow_scripts.files import read_json, read_run_record, sha256_file, writ
 from workflow_scripts.plan import PoolJob
 from workflow_scripts.pool import build
 from workflow_scripts.records import read_table, write_table
-from workflow_scripts.spec import CaptionFault
+from workflow_scripts.spec import CaptionFault, Sampling
 
 FAULTS = get_args(CaptionFault)
 
@@ -160,7 +160,7 @@ def test_kill_9_costs_at_most_one_chunk(pool, uninterrupted, killed, asked, mome
     assert len(asked) == NUM_IMAGES - MOMENTS[moment]
     for name in ("00000.parquet", "00001.parquet", "00002.parquet", "jobs/0.json"):
         assert sha256_file(folder / name) == sha256_file(uninterrupted / name)
-    assert not list(folder.glob(".partial/*/*"))
+    assert not list(folder.glob(".partial/*/*")) and not list(folder.rglob(".*.tmp*"))
 
 
 def test_finished_shards_are_kept_and_others_redone(pool, tmp_path, asked):
@@ -294,6 +294,55 @@ def test_an_engine_error_is_a_row_and_not_asked_again(pool, scripted):
     engine, table = scripted(pool, lambda request: Answer(None, error="server: too long"), attempts=2)
     assert len(engine.seen) == 50
     assert set(table["error"]) == {"server: too long"} and table["caption"].isna().all()
+
+
+def test_an_engine_that_gives_up_costs_no_finished_image(pool, uninterrupted, tmp_path, asked, monkeypatch):
+    folder, collect_now, calls = tmp_path / "dial", exact.Engine.collect, []
+
+    def collect_twice(self):
+        calls.append(1)
+        if len(calls) > 2:
+            raise UserError("the server refuses the key")
+        return collect_now(self)
+
+    monkeypatch.setattr(exact.Engine, "collect", collect_twice)
+    with pytest.raises(UserError, match="refuses the key"):
+        caption.main(arguments(pool, folder, exact_job()))
+    monkeypatch.setattr(exact.Engine, "collect", collect_now)
+    asked.clear()
+    caption.main(arguments(pool, folder, exact_job()))
+    assert len(asked) == NUM_IMAGES - 2 * ROOM
+    assert sha256_file(folder / "00000.parquet") == sha256_file(uninterrupted / "00000.parquet")
+
+
+def test_a_resumed_job_draws_the_same_captions(pool, tmp_path, monkeypatch):
+    """A sampling model in batches of 5, with second attempts for cut captions, interrupted and not."""
+    from workflow_scripts.blocks.vlm_model import build_model, save_checkpoint
+    from workflow_scripts.engines import transformers
+
+    save_checkpoint(build_model("clip-llama", seed=0), "clip-llama", tmp_path / "model")
+    monkeypatch.setattr(transformers, "LARGEST_BATCH", ROOM)
+    job = caption_job(
+        engine_job("transformers", model={"path": str(tmp_path / "model")}), sampling=Sampling(temperature=2.0),
+        max_new_tokens=40, attempts=2,
+    )  # fmt: skip
+    caption.main(arguments(pool, tmp_path / "whole", job, "0:1"))
+    answer, calls = transformers.Engine._answer, []
+
+    def answer_twice(self, requests):
+        calls.append(len(requests))
+        if len(calls) > 2:
+            raise UserError("interrupted")
+        return answer(self, requests)
+
+    monkeypatch.setattr(transformers.Engine, "_answer", answer_twice)
+    with pytest.raises(UserError, match="interrupted"):
+        caption.main(arguments(pool, tmp_path / "parts", job, "0:1"))
+    monkeypatch.setattr(transformers.Engine, "_answer", answer)
+    caption.main(arguments(pool, tmp_path / "parts", job, "0:1"))
+    shards = [tmp_path / run / "00000.parquet" for run in ("whole", "parts")]
+    assert sha256_file(shards[0]) == sha256_file(shards[1])
+    assert set(read_table(shards[0], "captions")["num_attempts"]) == {1, 2}
 
 
 def test_few_pictures_are_decoded_ahead(pool, monkeypatch):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from workflow_scripts.captions.degenerate import caption_fault, num_loops, repetition
+from workflow_scripts.captions.degenerate import caption_fault, looping_tail, repetition
 
 PROMPT = "Analyze the image in a comprehensive and detailed manner."
 SOUND = (
@@ -25,6 +25,8 @@ FAULTS = [
     (SOUND + " The street is wet." * 30, "repetition"),
     (SOUND + " and a tree" * 40, "repetition"),
     (SOUND + " The street is wet and" * 20 + " The str", "repetition"),
+    (SOUND + " The sign reads: " + "WELCOME" * 30, "repetition"),
+    (SOUND + " and a tree" * 40 + ".", "repetition"),
     ("a very " * 100, "repetition"),
     ("图中有一只猫。" + "它坐在椅子上。" * 20, "repetition"),
     ("The sky is blue and the cat is white. The cat is white and the sky is blue. " * 3
@@ -35,6 +37,9 @@ FAULTS = [
     ("I’m unable to view images directly. Please describe it to me.", "refusal"),
     ("As an AI language model, I do not have eyes.", "refusal"),
     ("Unfortunately, I cannot see any image.", "refusal"),
+    ("I apologize, but the image is not loading. Please upload the image again.", "refusal"),
+    ("I'm sorry, but I can't help with identifying people in images. If you have other questions, let me know!",
+     "refusal"),
     ("抱歉，我无法描述这张图片。", "refusal"),
     (PROMPT, "echo"),
     ("analyze the image in a comprehensive and detailed manner", "echo"),
@@ -54,6 +59,9 @@ NO_FAULTS = [
     f"{PROMPT} " + SOUND,
     "The poster says 'no no no no no no' in red.",
     "Row after row of windows: " + "window, " * 6 + "and then a door.",
+    "I can't identify the people, but this is a photo of two men shaking hands in front of flags.",
+    "抱歉，我无法识别人物，但图中有两名男子在旗帜前握手，背景是白色的建筑。",
+    SOUND + " A row of tiles follows: " + "blue, " * 12,
     "I cannot see the whole building, but " + SOUND + " " + SOUND.replace("street", "lane"),
 ]
 
@@ -81,10 +89,10 @@ def test_a_loop_that_was_cut_at_the_limit_is_a_repetition():
 
 
 @pytest.mark.parametrize(
-    ("text", "period", "loops"), [("a b a b a b", 2, 3), ("x a b a b a", 2, 2), ("a b c", 1, 1), ("a a a a", 1, 4)]
+    ("text", "period", "length"), [("ababab", 2, 6), ("xababa", 2, 5), ("abc", 1, 1), ("aaaa", 1, 4), ("abcab", 3, 5)]
 )
-def test_loops_are_counted_at_the_end(text, period, loops):
-    assert num_loops(text.split(), period) == loops
+def test_a_loop_is_measured_at_the_end(text, period, length):
+    assert looping_tail(text, period) == length
 
 
 @pytest.mark.parametrize(

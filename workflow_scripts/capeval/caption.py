@@ -16,7 +16,7 @@ from workflow_scripts import engines
 from workflow_scripts.capeval.benchmark import read_benchmark
 from workflow_scripts.captions.work import Row, caption_pictures, count_rows, say_counts
 from workflow_scripts.command import load_spec, parser, run
-from workflow_scripts.files import fingerprint, sha256_file, write_run_record
+from workflow_scripts.files import fingerprint, remove_leftovers, sha256_file, write_run_record
 from workflow_scripts.plan import CaptionJob, ServingJob
 from workflow_scripts.progress import Progress
 from workflow_scripts.records import SCHEMAS, write_table
@@ -40,6 +40,7 @@ def main(argv: list[str] | None = None) -> None:
         contents = [sha256_file(picture.path) for picture in pictures]
     settings = job.model_dump(mode="json")
     made_from = fingerprint(settings, [picture.image_id for picture in pictures], contents, *engines.inputs(job.engine))
+    remove_leftovers(args.out)
     folder, progress = args.out.parent / ".partial" / made_from, Progress(len(pictures), "images")
     rows: dict[int, Row] = {}
     journal, facts = caption_pictures(job, serving, pictures, range(len(pictures)), folder, progress, rows.__setitem__)

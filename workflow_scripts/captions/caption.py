@@ -23,7 +23,7 @@ from workflow_scripts.captions.work import Row, caption_pictures, count_rows, sa
 from workflow_scripts.command import load_spec, parser, run
 from workflow_scripts.engines.interface import Picture
 from workflow_scripts.errors import UserError
-from workflow_scripts.files import fingerprint, sha256_file, write_json, write_run_record
+from workflow_scripts.files import fingerprint, remove_leftovers, sha256_file, write_json, write_run_record
 from workflow_scripts.plan import CaptionJob, ServingJob
 from workflow_scripts.progress import Progress
 from workflow_scripts.records import read_table, write_table
@@ -48,6 +48,8 @@ def main(argv: list[str] | None = None) -> None:
     made_from = fingerprint(settings, args.pool, *engines.inputs(job.engine))
     shards = shard_rows(args.shards, len(pictures), job.shard_size)
     paths = {shard: args.out_dir / f"{shard:05d}.parquet" for shard in shards}
+    for path in (args.out, *paths.values()):
+        remove_leftovers(path)
     kept = {shard for shard, path in paths.items() if shard_fingerprint(path) == made_from}
     total, done = sum(map(len, shards.values())), sum(len(shards[shard]) for shard in kept)
     wanted = [number for shard, rows in shards.items() if shard not in kept for number in rows]

@@ -8,12 +8,13 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-SYMBOL_LENGTH, SYMBOL_SHARE = 16, 0.6  # one character is this share of the others, spaces aside
-LOOPS, LOOP_LENGTH, LOOP_SHARE = 4, 24, 0.25  # a tail of this many equal parts, in words (or characters), and its share
-WINDOW, REPEATED_SHARE, REPEATED_LENGTH = 4, 0.5, 60  # words in windows that stood before
-SCRIPT_RATIO = 15  # characters a space; above it words are not told by spaces
-REFUSAL_WORDS = 60  # a refusal that goes on to describe the image is a caption
-ECHO_WORDS = 8  # what may follow an echoed prompt without being a caption
+SYMBOL_LENGTH, SYMBOL_SHARE = 16, 0.6  # characters of a text that can have this share of one of them, at least
+LOOPS, LOOP_SHARE = 4, 0.25  # equal parts at the end, and the share of the text that they are, at least
+LOOP_LENGTH, LOOP_LENGTH_UNSPACED = 96, 24  # their characters, at least
+WINDOW, REPEATED_SHARE, REPEATED_LENGTH = 4, 0.5, 60  # words of a window, windows that stood before, words, at least
+UNSPACED = 15  # characters a space, above which words are not told by spaces
+REFUSAL_REST = 12  # words beside a refusal that make it a caption
+ECHO_WORDS = 8  # words beside an echoed prompt, at most
 
 _REFUSAL = re.compile(
     r"^\W*(?:(?:i am|i['’]m|we are) (?:really |very )?sorry|sorry\b|(?:i |we )?apologi[sz]e|unfortunately,? (?:i|we)\b"
@@ -22,6 +23,9 @@ _REFUSAL = re.compile(
     r"|(?:i am|i['’]m) (?:un|not )able to\b|as an ai\b|no image (?:is|was|has been)\b"
     r"|(?:抱歉|对不起|很抱歉|我无法|作为一个人工智能))",
     re.IGNORECASE,
+)
+_TO_THE_READER = re.compile(
+    r"\b(?:i|i['’]m|me|my|we|us|our|you|your|sorry|as an ai)\b|[我你您]|抱歉|对不起", re.IGNORECASE
 )
 
 
@@ -53,32 +57,25 @@ def is_one_symbol(text: str) -> bool:
 def is_repetition(text: str) -> bool:
     """A tail that says one thing over and over, or a text of which most windows of four words stood before.
 
-    A tail counts from LOOPS equal parts on, if they are LOOP_LENGTH words (or characters, where a script has no
-    spaces) and LOOP_SHARE of the text. Windows as in Welleck et al. 2020 (seq-rep-4).
+    Windows as in Welleck et al. 2020 (seq-rep-4), of characters where a script has no spaces.
     """
     words = text.lower().split()
-    spaced = len(text) <= SCRIPT_RATIO * len(words)
-    units: Sequence[str] = words if spaced else re.sub(r"\s", "", text)
-    for period in range(1, len(units) // LOOPS + 1):
-        loops = num_loops(units, period)
-        length = loops * period
-        if loops >= LOOPS and length >= max(LOOP_LENGTH, LOOP_SHARE * len(units)):
+    characters = re.sub(r"\W+$", "", "".join(words))
+    unspaced = len(text) > UNSPACED * len(words)
+    least = max(LOOP_LENGTH_UNSPACED if unspaced else LOOP_LENGTH, LOOP_SHARE * len(characters))
+    for period in range(1, len(characters) // LOOPS + 1):
+        if looping_tail(characters, period) >= max(LOOPS * period, least):
             return True
+    units = characters if unspaced else words
     return len(units) >= REPEATED_LENGTH and repetition(units) > REPEATED_SHARE
 
 
-def num_loops(units: Sequence[str], period: int) -> int:
-    """How often the last `period` units stand at the end one after another; a part cut short there is passed over."""
-    best = 0
-    for cut in range(min(period, len(units) - period)):
-        end = len(units) - cut
-        last, loops = units[end - period : end], 1
-        while end - (loops + 1) * period >= 0 and units[end - (loops + 1) * period : end - loops * period] == last:
-            loops += 1
-        best = max(best, loops)
-        if best >= LOOPS:
-            break
-    return best
+def looping_tail(text: str, period: int) -> int:
+    """The number of characters at the end that go round in a loop of `period`; `period` itself where none do."""
+    start = len(text)
+    while start > period and text[start - 1] == text[start - 1 - period]:
+        start -= 1
+    return len(text) - start + period
 
 
 def repetition(units: Sequence[str]) -> float:
@@ -88,8 +85,12 @@ def repetition(units: Sequence[str]) -> float:
 
 
 def is_refusal(text: str) -> bool:
-    """A short text that begins by declining."""
-    return len(text.split()) <= REFUSAL_WORDS and bool(_REFUSAL.match(text))
+    """A text that begins by declining, and says little beside what it says to the reader."""
+    if not _REFUSAL.match(text):
+        return False
+    clauses = re.split(r"[.!?;,:\n。，！？；：]|\bbut\b|\bhowever\b", text)
+    rest = " ".join(clause for clause in clauses if not _TO_THE_READER.search(clause))
+    return len(re.findall(r"[\u3040-\u9fff]|\w+?(?=[\u3040-\u9fff]|\b)", rest)) < REFUSAL_REST
 
 
 def is_echo(text: str, prompt: str) -> bool:

@@ -21,7 +21,7 @@ class ReadAhead:
         self._max_pixels, self._ahead = max_pixels, ahead
         self._left: Iterator[Picture] = (pictures[number] for number in numbers)
         self._reading: deque[Future[Image.Image | Exception]] = deque()
-        self._threads = ThreadPoolExecutor(max_workers=max(1, threads), thread_name_prefix="decode")
+        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="decode")
 
     def next(self) -> Image.Image | Exception:
         """The next image, or why it cannot be read. Raises UserError for a file that is gone."""

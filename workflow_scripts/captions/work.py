@@ -21,6 +21,7 @@ from workflow_scripts.progress import Progress
 log = logging.getLogger("capsweep")
 
 CHUNK = 256  # finished images; what a killed job loses at most, beside those in flight
+AHEAD = 4  # decoded images that wait for the engine, a thread
 SAME_EVERY_TIME = ("replay", "exact")  # engines that need not be asked again
 
 Row = dict[str, Any]  # of table `captions`
@@ -61,8 +62,8 @@ def caption_pictures(
             finish(number, row)
             progress.update(1)
     finally:
+        journal.flush()
         engine.close()
-    journal.flush()
     return journal, engine.facts
 
 
@@ -75,8 +76,7 @@ class _Asking:
         self._job, self._engine, self._pictures = job, engine, pictures
         self._again: deque[Request] = deque()
         self._unreadable: deque[tuple[int, Row]] = deque()
-        ahead = min(max(engine.room(), 1), CHUNK)
-        max_pixels = job.engine.max_pixels
+        max_pixels, ahead = job.engine.max_pixels, AHEAD * threads
         self._images = ReadAhead(pictures, numbers, max_pixels, threads, ahead) if engine.reads_images else None
         self._numbers = iter(numbers)
 
