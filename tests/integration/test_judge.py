@@ -149,6 +149,21 @@ def test_reasons(real, human, random_judge, tmp_path, monkeypatch):
     assert record["asked"]["prompts"] > 2
 
 
+def test_a_judge_whose_engine_holds_no_schema(real, human, random_judge, tmp_path, monkeypatch):
+    """Engine transformers: a model that writes no JSON leaves every item unjudged, asked twice and counted."""
+    job = EngineJob(engine="transformers", model=random_judge.job.model, max_model_len=8192)
+    other = Shared.__new__(Shared)
+    other.job, other.engine = job, engines.open_engine(job, ServingJob(), [])
+    few = list(real.items["image_id"].value_counts(ascending=True).index[:2])
+    benchmark = part_of(real, few, tmp_path / "data", most=2)
+    captions = {image_id: human[image_id] for image_id in benchmark.images.index}
+    verdicts, _ = judged(other, benchmark, captions, tmp_path, monkeypatch)
+    assert set(verdicts["verdict"]) == {"unjudged"} and (verdicts["votes"] == 0).all()
+    record = read_run_record(tmp_path / "verdicts.parquet")
+    assert record["asked"]["asked_again"] == len(verdicts) == sum(record["unjudged"].values())
+    assert record["engine"]["transformers"]["schemas_not_enforced"] == record["asked"]["prompts"] == 2 + 4
+
+
 def test_votes_and_chunks(real, human, random_judge, tmp_path, monkeypatch):
     ids = list(human)[::60]
     benchmark = part_of(real, ids, tmp_path / "data")

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from judging import ScriptedJudge, caption_table, decide, judge_job, write_benchmark
 
-from workflow_scripts.capeval import judge
+from workflow_scripts.capeval import judge, score
 from workflow_scripts.capeval.benchmark import read_benchmark
 from workflow_scripts.capeval.votes import majority
 from workflow_scripts.engines.interface import Answer
@@ -177,6 +177,34 @@ def test_a_caption_that_does_not_fit_is_unjudged_with_the_figures(tmp_path, data
     assert (
         verdicts.loc[long, "reasoning"].str.fullmatch(r"caption and item need 5\d+ tokens, max_model_len is 4096").all()
     )
+
+
+def test_the_published_counting_of_the_same_answers(tmp_path, data, monkeypatch):
+    """Verdicts left out or misspelt by the judge, and one answer of pure prose, as the published code counts them."""
+    answers = {}
+
+    def script(caption, questions, request):
+        name = caption.split()[-1].rstrip(".").split(".")[0]
+        said = [decide(caption, question) for question in questions]
+        said = ["Yes." if n % 7 == 3 else None if n % 5 == 4 else verdict for n, verdict in enumerate(said)]
+        answers[name] = None if name == "A002" else said
+        entries = {n: {"verdict": verdict} for n, verdict in enumerate(said, 1) if verdict}
+        return "I would rather not." if name == "A002" else json.dumps(entries)
+
+    folder = judged(tmp_path, data, ScriptedJudge(script), monkeypatch, attempts=1)
+    counts = Counter()
+    for said in filter(None, answers.values()):  # an image whose answer does not parse is in no count
+        counts.update(verdict if verdict in ("yes", "no") else "not_mentioned" for verdict in said)
+    unreadable = sum(verdict in (None, "Yes.") for said in filter(None, answers.values()) for verdict in said)
+    benchmark = read_benchmark(data)
+    for missing in ("not_mentioned", "unjudged"):
+        settled = score.settle(verdicts_in(folder), missing)
+        overall = score.score(settled, benchmark, 1, 0.95, 0).iloc[0]
+        mentioned = counts["yes"] + counts["no"]
+        assert overall["P"] == pytest.approx(100 * counts["yes"] / mentioned)
+        published = 100 * mentioned / (mentioned + counts["not_mentioned"])
+        assert (overall["C"] == pytest.approx(published)) == (missing == "not_mentioned")
+        assert overall["num_unjudged"] == SIZES[2] + (0 if missing == "not_mentioned" else unreadable)
 
 
 @pytest.mark.parametrize(
