@@ -149,6 +149,16 @@ def vlm_parts(wildcards):
     return files_of(model.base, model.vision, model.language, model.projector)
 
 
+def vlm_start(wildcards):
+    """What alignment starts from: a whole LLaVA folder, or the assembled one."""
+    base = vlm_pipeline(wildcards).model.base
+    return (
+        files_of(base)
+        if base
+        else f"{RESULTS}/understanding/{wildcards.pipeline}/seed-{wildcards.seed}/base/model.json"
+    )
+
+
 def finetune_and_measure_jobs(wildcards):
     """The fine-tuning, then making and scoring the pictures of every benchmark."""
     yield plan.finetune_job(CONFIG, wildcards.pipeline, int(wildcards.seed))

@@ -3,9 +3,33 @@
 VLM = f"{RESULTS}/understanding/{{pipeline}}/seed-{{seed}}"
 
 
-rule align_vlm:
+rule assemble_vlm:
     input:
         model=vlm_parts,
+    output:
+        f"{VLM}/base/model.json",
+    log:
+        f"{RESULTS}/logs/understanding/{{pipeline}}-{{seed}}/assemble.log",
+    benchmark:
+        f"{RESULTS}/logs/understanding/{{pipeline}}-{{seed}}/assemble.tsv"
+    conda:
+        "../envs/train.yaml"
+    threads: 4
+    resources:
+        mem_mb=96000,
+        runtime=lambda wildcards, attempt: 120 * attempt,
+        python=PYTHON,
+    params:
+        spec=lambda wildcards: plan.as_param(plan.assemble_job(CONFIG, wildcards.pipeline, int(wildcards.seed))),
+    message:
+        "Assemble the model of {wildcards.pipeline}"
+    shell:
+        "{resources.python} -m workflow_scripts.vlm.assemble --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule align_vlm:
+    input:
+        model=vlm_start,
         data=lambda wildcards: files_of(vlm_pipeline(wildcards).align.data),
     output:
         model=f"{VLM}/align/model.json",
@@ -20,13 +44,14 @@ rule align_vlm:
     resources:
         **request(lambda wildcards: vlm_pipeline(wildcards).align.needs),
         launch=lambda wildcards: launch(vlm_pipeline(wildcards).align),
+        start=lambda wildcards, input: "" if vlm_pipeline(wildcards).model.base else f" --start {input.model}",
     params:
         spec=lambda wildcards: plan.as_param(plan.align_job(CONFIG, wildcards.pipeline, int(wildcards.seed))),
     message:
         "Align {wildcards.pipeline}, seed {wildcards.seed}"
     shell:
         "{resources.python} {resources.launch} workflow_scripts.vlm.align --spec {params.spec:q}"
-        " --out {output.model} --log-table {output.training} > {log} 2>&1"
+        "{resources.start} --out {output.model} --log-table {output.training} > {log} 2>&1"
 
 
 if CONFIG.jobs == "apart":

@@ -202,6 +202,14 @@ class DiagnoseJob(Section):
     num_examples: int = 3
 
 
+class AssembleJob(Section):
+    """Put a vision-language model together from its parts."""
+
+    stage_version: int = 1
+    model: VlmModel
+    seed: int
+
+
 class AlignJob(Section):
     """Stage 1 of a vision-language model."""
 
@@ -579,6 +587,12 @@ def reliability_job(config: Config) -> ReliabilityJob:
 def diagnose_job(config: Config) -> DiagnoseJob:
     """Whose captions are looked into."""
     return DiagnoseJob(captioners=list(config.captioners), data=_settled(config.capeval.data, config.assets))
+
+
+def assemble_job(config: Config, pipeline: str, seed: int) -> AssembleJob:
+    """What a vision-language model is assembled from."""
+    settled = _settled(config.understanding.pipelines[pipeline], config.assets)
+    return AssembleJob(model=settled.model, seed=seed)
 
 
 def align_job(config: Config, pipeline: str, seed: int) -> AlignJob:

@@ -42,7 +42,7 @@ def golden(text: str) -> list[tuple[str, bool]]:
 
 
 def test_one_turn(batches, picture):
-    sample = Sample("a", picture, (("describe", "topleft red circle on black"),))
+    sample = Sample("a", (picture,), (("describe", "topleft red circle on black"),))
     ((ids, labels),) = batches.encode([sample])
     assert learnt(batches, ids, labels) == golden(
         "<bos> <image> <image> <image> <image> describe [topleft] [red] [circle] [on] [black] [<eos>]"
@@ -50,7 +50,7 @@ def test_one_turn(batches, picture):
 
 
 def test_several_turns(batches, picture):
-    sample = Sample("a", picture, (("how many ?", "2"), ("is there a cross ?", "no"), ("what background ?", "gray")))
+    sample = Sample("a", (picture,), (("how many ?", "2"), ("is there a cross ?", "no"), ("what background ?", "gray")))
     ((ids, labels),) = batches.encode([sample])
     assert learnt(batches, ids, labels) == golden(
         "<bos> <image> <image> <image> <image> how many ? [2] [<eos>] is there a cross ? [no] [<eos>] "
@@ -59,8 +59,8 @@ def test_several_turns(batches, picture):
 
 
 def test_text_only_beside_an_image(batches, picture):
-    text = Sample("a", None, (("how many ?", "1"),))
-    image = Sample("b", picture, (("how many ?", "1"), ("describe", "on gray")))
+    text = Sample("a", (), (("how many ?", "1"),))
+    image = Sample("b", (picture,), (("how many ?", "1"), ("describe", "on gray")))
     batch = batches([text, image])
     assert batch["pixel_values"].shape == (1, 3, 32, 32)
     assert batch["attention_mask"].sum(1).tolist() == [6, 14]
@@ -72,7 +72,7 @@ def test_text_only_beside_an_image(batches, picture):
 
 def test_a_blank_image_nobody_sees(batches, architecture):
     """Text alone runs the vision tower all the same, and its loss is that of the text without any image."""
-    text, longer = Sample("a", None, (("how many ?", "1"),)), Sample("b", None, (("describe", "on gray with a cross"),))
+    text, longer = Sample("a", (), (("how many ?", "1"),)), Sample("b", (), (("describe", "on gray with a cross"),))
     batch = batches([text, longer])
     length = batch["input_ids"].shape[1] - batches.num_image_tokens
     assert batch["pixel_values"].shape == (1, 3, 32, 32)
@@ -88,7 +88,7 @@ def test_a_blank_image_nobody_sees(batches, architecture):
 
 def test_image_tokens_are_the_processors_own(batches, picture):
     """transformers' processor writes the same row from the same text and image."""
-    sample = Sample("a", picture, (("describe", "topleft red circle"),))
+    sample = Sample("a", (picture,), (("describe", "topleft red circle"),))
     text = "<bos> <image> describe topleft red circle <eos>"
     expected = batches.processor(images=Image.open(picture), text=text, return_tensors="pt")
     batch = batches([sample])
@@ -98,7 +98,7 @@ def test_image_tokens_are_the_processors_own(batches, picture):
 
 def test_a_long_sample_is_cut_and_counted(picture):
     batches = Batches(build_processor("clip-llama"), pad_to_square=True, max_length=8)
-    sample = Sample("long", picture, (("describe", "topleft red circle"),))
+    sample = Sample("long", (picture,), (("describe", "topleft red circle"),))
     assert learnt(batches, *batches.encode([sample])[0]) == golden(
         "<bos> <image> <image> <image> <image> describe [topleft] [red]"
     )
@@ -110,12 +110,12 @@ def test_a_long_sample_is_cut_and_counted(picture):
 
 def test_an_image_token_in_the_text_stops(batches, picture):
     with pytest.raises(UserError, match="sample odd: 2 image tokens in its text for 1 images"):
-        batches.encode([Sample("odd", picture, (("describe", "a <image> here"),))])
+        batches.encode([Sample("odd", (picture,), (("describe", "a <image> here"),))])
 
 
 def test_prompts_end_where_the_answer_begins(batches, picture):
     (prompt,) = batches.prompts([(picture, "how many ?")])
-    ((ids, labels),) = batches.encode([Sample("a", picture, (("how many ?", "3"),))])
+    ((ids, labels),) = batches.encode([Sample("a", (picture,), (("how many ?", "3"),))])
     assert prompt == ids[: [label != IGNORED for label in labels].index(True)]
 
 

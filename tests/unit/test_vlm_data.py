@@ -44,7 +44,7 @@ def test_unusable_captions_are_left_out_and_counted(tmp_path):
     pool = make_pool(tmp_path, 5)
     captions = captions_of(["topleft red circle", "  ", "a b c d e", None, "on black"], {3: "timeout", 4: "cut"})
     samples, left_out = caption_samples(pool, captions.sample(frac=1, random_state=0), "describe", words, 4)
-    assert samples == [Sample("caption:id0", tmp_path / "0.png", (("describe", "topleft red circle"),))]
+    assert samples == [Sample("caption:id0", (tmp_path / "0.png",), (("describe", "topleft red circle"),))]
     assert left_out == Counter(empty=1, too_long=1, error=2)
 
 
@@ -61,7 +61,7 @@ def test_captions_must_fit_the_pool(tmp_path):
 
 def test_every_captioner_sees_the_same_images_in_the_same_order(tmp_path):
     pool = make_pool(tmp_path, 40)
-    fixed = [Sample(f"conversation:{i}", None, (("q", "a"),)) for i in range(20)]
+    fixed = [Sample(f"conversation:{i}", (), (("q", "a"),)) for i in range(20)]
 
     def order(captions: pd.DataFrame, seed: int = 0) -> list[str]:
         captioned, _ = caption_samples(pool, captions, "describe", words, 9)
@@ -84,7 +84,7 @@ def test_questions_follow_from_the_caption(tmp_path):
     pool = make_pool(tmp_path, 2)
     captioned, _ = caption_samples(pool, captions_of(["topleft large red circle on gray", "nothing"]), "?", words, 9)
     (asked,) = question_samples(captioned, 0)  # the second caption answers no question
-    assert (asked.key, asked.image) == ("questions:id0", tmp_path / "0.png")
+    assert (asked.key, asked.images) == ("questions:id0", (tmp_path / "0.png",))
     assert 1 <= len(asked.turns) <= 3
     assert {answer for _, answer in asked.turns} <= {"large", "red", "circle", "gray", "topleft", "1", "yes", "no"}
     assert question_samples(captioned, 0) == question_samples(captioned, 0)
@@ -109,9 +109,9 @@ def test_conversations_in_llavas_shape(tmp_path):
     ]
     image = tmp_path / "images" / "a.png"
     assert read_conversations(write_data(tmp_path, rows)) == [
-        Sample("conversation:0", image, (("what ?", "red"), ("where ?", "topleft"))),
-        Sample("conversation:1", image, (("what ?", "red"),)),
-        Sample("conversation:2", None, (("hello", "yes"),)),
+        Sample("conversation:0", (image,), (("what ?", "red"), ("where ?", "topleft"))),
+        Sample("conversation:1", (image,), (("what ?", "red"),)),
+        Sample("conversation:2", (), (("hello", "yes"),)),
     ]
 
 

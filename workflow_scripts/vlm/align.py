@@ -4,13 +4,15 @@
         --out results/understanding/clip-llama/seed-0/align/model.json \\
         --log-table results/understanding/clip-llama/seed-0/align/training.csv
 
-In: the LLaVA folder model.base and the conversations stage.data (data.json, images/).
+In: the LLaVA folder model.base, or where there is none the assembled model --start; the conversations stage.data
+(data.json, images/).
 Out: the manifest of the trained folder (written last), the loss curve. A killed job resumes from its checkpoint.
 """
 
 from pathlib import Path
 
 from workflow_scripts.command import load_spec, parser, run
+from workflow_scripts.errors import UserError
 from workflow_scripts.plan import AlignJob
 from workflow_scripts.vlm.scale import check_training
 
@@ -18,18 +20,22 @@ from workflow_scripts.vlm.scale import check_training
 def main(argv: list[str] | None = None) -> None:
     """Align one pipeline."""
     arguments = parser(__doc__)
+    arguments.add_argument("--start", type=Path, help="manifest of the assembled model, where model.base is not given")
     arguments.add_argument("--out", type=Path, required=True, help="manifest of the trained model")
     arguments.add_argument("--log-table", type=Path, required=True, help="loss curve, CSV or Parquet")
     args = arguments.parse_args(argv)
     job = load_spec(args.spec, AlignJob)
-    check_training("align", job.model, job.stage)
+    check_training("align", job.stage)
+    if (job.model.base is None) != (args.start is not None):
+        raise UserError("--start: give the assembled model where model.base is not given, and only there")
 
     # Only now: torch and transformers take seconds to import.
-    from workflow_scripts.model_folders import folder_fingerprint
+    from workflow_scripts.model_folders import folder_fingerprint, local_folder, manifest_folder
     from workflow_scripts.vlm.data import Sample, read_conversations
     from workflow_scripts.vlm.stage import CountTokens, Facts, run_stage
 
-    base, data = job.model.base.path, job.stage.data.path
+    base = manifest_folder(args.start) if args.start else local_folder(job.model.base)
+    data = job.stage.data.path
 
     def read_samples(count_tokens: CountTokens) -> tuple[list[Sample], Facts]:
         samples = read_conversations(data)

@@ -45,7 +45,7 @@ def choose(
 ) -> list[int]:
     """The option, by index, that the model holds for the likeliest whole answer to each question."""
     rows = [
-        Sample(f"{question} {option}", image, ((question, option),))
+        Sample(f"{question} {option}", (image,), ((question, option),))
         for (image, question), choices in zip(asked, options, strict=True)
         for option in choices
     ]

@@ -41,7 +41,7 @@ class Batches:
         ZeRO-3 a process that passed over the vision tower would let the others wait for its weights for ever.
         """
         encoded = self.encode(samples)
-        images = [sample.image for sample in samples if sample.image is not None]
+        images = [image for sample in samples for image in sample.images]
         longest = max(len(ids) for ids, _ in encoded)
         blank = 0 if images else self.num_image_tokens
         batch = pad([ids for ids, _ in encoded], self.tokenizer.pad_token_id, "right", longest + blank)
@@ -54,7 +54,7 @@ class Batches:
     def encode(self, samples: Sequence[Sample]) -> list[tuple[list[int], list[int]]]:
         """(token ids, labels) of each sample, of equal length. Raises UserError naming a sample whose image tokens do
         not fit its images, or of which nothing is left to learn."""
-        chats = [_messages(sample.image is not None, sample.turns) for sample in samples]
+        chats = [_messages(len(sample.images), sample.turns) for sample in samples]
         written = self.tokenizer.apply_chat_template(
             chats, tokenize=True, return_dict=True, return_assistant_tokens_mask=True
         )
@@ -72,8 +72,8 @@ class Batches:
 
     def prompts(self, questions: Sequence[tuple[Path, str]]) -> list[list[int]]:
         """Token ids up to where the answer begins, for (image, question) pairs."""
-        samples = [Sample(question, image, ((question, ""),)) for image, question in questions]
-        chats = [_messages(True, sample.turns)[:1] for sample in samples]
+        samples = [Sample(question, (image,), ((question, ""),)) for image, question in questions]
+        chats = [_messages(1, sample.turns)[:1] for sample in samples]
         written = self.tokenizer.apply_chat_template(
             chats, tokenize=True, return_dict=True, add_generation_prompt=True
         )["input_ids"]
@@ -101,14 +101,16 @@ class Batches:
         return square
 
     def _expand(self, sample: Sample, ids: list[int], labels: list[int]) -> tuple[list[int], list[int]]:
-        marks, images = ids.count(self.image_token_id), int(sample.image is not None)
-        if marks != images:
-            raise UserError(f"sample {sample.key}: {marks} image tokens in its text for {images} images")
-        if not images:
-            return ids, labels
-        at = ids.index(self.image_token_id)
-        image, unlearnt = [self.image_token_id] * self.num_image_tokens, [IGNORED] * self.num_image_tokens
-        return ids[:at] + image + ids[at + 1 :], labels[:at] + unlearnt + labels[at + 1 :]
+        """Each image mark as the tokens of an image."""
+        marks = ids.count(self.image_token_id)
+        if marks != len(sample.images):
+            raise UserError(f"sample {sample.key}: {marks} image tokens in its text for {len(sample.images)} images")
+        more = self.num_image_tokens
+        times = [more if token == self.image_token_id else 1 for token in ids]
+        return (
+            [token for token, n in zip(ids, times, strict=True) for _ in range(n)],
+            [label for label, n in zip(labels, times, strict=True) for _ in range(n)],
+        )
 
 
 def pad(rows: list[list[int]], value: int, side: str, length: int | None = None) -> dict[str, torch.Tensor]:
@@ -127,11 +129,11 @@ def pad(rows: list[list[int]], value: int, side: str, length: int | None = None)
     }
 
 
-def _messages(has_image: bool, turns: Sequence[tuple[str, str]]) -> list[dict]:
-    """The turns as a chat template reads them; the image stands first."""
+def _messages(num_images: int, turns: Sequence[tuple[str, str]]) -> list[dict]:
+    """The turns as a chat template reads them; the images stand first."""
     messages = []
     for human, assistant in turns:
-        image = [{"type": "image"}] if has_image and not messages else []
-        messages.append({"role": "user", "content": [*image, {"type": "text", "text": human}]})
+        images = [{"type": "image"}] * (num_images if not messages else 0)
+        messages.append({"role": "user", "content": [*images, {"type": "text", "text": human}]})
         messages.append({"role": "assistant", "content": [{"type": "text", "text": assistant}]})
     return messages

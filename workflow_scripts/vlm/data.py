@@ -22,10 +22,10 @@ IMAGE_MARK = "<image>"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A conversation: (human, assistant) turns about one image or none."""
+    """A conversation: (human, assistant) turns about images, most often one, or none."""
 
     key: str
-    image: Path | None
+    images: tuple[Path, ...]
     turns: tuple[tuple[str, str], ...]
 
 
@@ -44,12 +44,12 @@ def read_conversations(folder: Path) -> list[Sample]:
             raise UserError(f"{place}: turns are {speakers}, expected human and gpt in turn")
         said = [turn["value"].replace(IMAGE_MARK, "").strip() for turn in turns]
         marks = sum(turn["value"].count(IMAGE_MARK) for turn in turns)
-        image = row.get("image")
-        if marks > 1 or (image is None and marks):
-            raise UserError(f"{place}: {marks} image marks for {int(image is not None)} image")
-        path = folder / "images" / image if image is not None else None
-        samples.append(Sample(f"conversation:{index}", path, tuple(zip(said[::2], said[1::2], strict=True))))
-    check_images(sample.image for sample in samples)
+        named = row.get("image") or []
+        images = tuple(folder / "images" / name for name in ([named] if isinstance(named, str) else named))
+        if marks != len(images) and (marks or len(images) > 1):  # one image without a mark stands first
+            raise UserError(f"{place}: {marks} image marks for {len(images)} images")
+        samples.append(Sample(f"conversation:{index}", images, tuple(zip(said[::2], said[1::2], strict=True))))
+    check_images(image for sample in samples for image in sample.images)
     return samples
 
 
@@ -81,10 +81,10 @@ def caption_samples(
         if fault:
             left_out[fault] += 1
         else:
-            samples.append(Sample(f"caption:{row.image_id}", Path(row.path), ((instruction, text),)))
+            samples.append(Sample(f"caption:{row.image_id}", (Path(row.path),), ((instruction, text),)))
     if not samples:
         raise UserError(f"captions: none of {len(rows)} is usable: {dict(left_out)}")
-    check_images(sample.image for sample in samples)
+    check_images(image for sample in samples for image in sample.images)
     return samples, left_out
 
 
@@ -97,7 +97,7 @@ def question_samples(captioned: Sequence[Sample], seed: int) -> list[Sample]:
         image_id = sample.key.removeprefix("caption:")
         turns = questions_from_caption(sample.turns[0][1], random.Random(f"{seed}:{image_id}"))
         if turns:
-            samples.append(Sample(f"questions:{image_id}", sample.image, tuple(turns)))
+            samples.append(Sample(f"questions:{image_id}", sample.images, tuple(turns)))
     return samples
 
 
@@ -111,9 +111,9 @@ def in_order(samples: Sequence[Sample], seed: int, count: int) -> list[Sample]:
     return ordered[:count]
 
 
-def check_images(paths: Iterable[Path | None]) -> None:
+def check_images(paths: Iterable[Path]) -> None:
     """Raise UserError with the number of files (images or their archives) that are missing and the first of them."""
-    files = {container(path) for path in paths if path is not None}
+    files = {container(path) for path in paths}
     missing = sorted(path for path in files if not path.is_file())
     if missing:
         raise UserError(f"{len(missing)} image files are missing, first {missing[0]}")

@@ -8,11 +8,10 @@ import torch
 from huggingface_hub import save_torch_state_dict
 from transformers import LlavaForConditionalGeneration, LlavaProcessor
 
-from workflow_scripts.blocks.tokenizer import CHAT_TEMPLATE
 from workflow_scripts.errors import UserError
 from workflow_scripts.spec import VlmModel, VlmStage
+from workflow_scripts.vlm.chat_templates import CHAT_TEMPLATES
 
-_CHAT_TEMPLATES = {"blocks": CHAT_TEMPLATE}
 _PREFIXES = {
     "vision": ("model.vision_tower.",),
     "projector": ("model.multi_modal_projector.",),
@@ -40,7 +39,7 @@ def load(folder: Path, settings: VlmModel) -> tuple[LlavaForConditionalGeneratio
 
     processor = LlavaProcessor.from_pretrained(folder)
     processor.vision_feature_select_strategy = settings.vision_feature_select_strategy
-    processor.chat_template = processor.tokenizer.chat_template = _CHAT_TEMPLATES[settings.chat_template]
+    processor.chat_template = processor.tokenizer.chat_template = CHAT_TEMPLATES[settings.chat_template]
     # The whole image, brought to the tower's square: padding before that is `pad_to_square`'s business.
     processor.image_processor.size = {"height": size, "width": size}
     processor.image_processor.do_center_crop = False

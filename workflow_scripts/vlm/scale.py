@@ -1,7 +1,6 @@
 """What this version can train and measure, checked before anything heavy is imported or any work begins.
 
-Whole LLaVA folders on one device run. Assembling a model from a vision tower and a language model, DeepSpeed, several
-devices and the real benchmarks do not yet: each says so, naming its key of the config.
+The real benchmarks are not answered yet: each says so, naming its key of the config.
 """
 
 from workflow_scripts.benchmarks import UNDERSTANDING
@@ -11,18 +10,8 @@ from workflow_scripts.spec import Source, VlmModel, VlmStage
 _PIPELINE = "understanding.pipelines.<pipeline>"
 
 
-def check_training(stage_name: str, model: VlmModel, stage: VlmStage) -> None:
-    """Raise NotInThisVersion naming the first key that this version cannot train with, UserError where a folder is
-    missing. `stage_name` is align or sft."""
-    if model.base is None:
-        raise NotInThisVersion(
-            f"{_PIPELINE}.model.vision: assembling a vision tower and a language model comes in a later version; "
-            "this one trains whole LLaVA folders (model.base)"
-        )
-    if model.projector is not None:
-        raise NotInThisVersion(f"{_PIPELINE}.model.projector: published projector weights come in a later version")
-    _check_template(model)
-    check_folder(f"{_PIPELINE}.model.base", model.base)
+def check_training(stage_name: str, stage: VlmStage) -> None:
+    """Raise UserError where a folder is missing. `stage_name` is align or sft."""
     check_folder(f"{_PIPELINE}.{stage_name}.data", stage.data)
 
 
@@ -38,18 +27,9 @@ def check_evaluation(model: VlmModel, benchmarks: dict[str, Source]) -> None:
                 "scores the benchmarks of the blocks world"
             )
         check_folder(f"understanding.benchmarks.{name}", source)
-    _check_template(model)
 
 
 def check_folder(key: str, source: Source) -> None:
     """Raise UserError unless the source is a local folder that exists."""
     if source.path is None or not source.path.is_dir():
         raise UserError(f"{key}: no such folder: {source.path or source.hub}")
-
-
-def _check_template(model: VlmModel) -> None:
-    if model.chat_template != "blocks":
-        raise NotInThisVersion(
-            f"{_PIPELINE}.model.chat_template: {model.chat_template!r} comes in a later version; this one writes "
-            "turns as 'blocks'"
-        )

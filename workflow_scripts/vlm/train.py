@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> None:
     arguments.add_argument("--log-table", type=Path, required=True, help="loss curve, CSV or Parquet")
     args = arguments.parse_args(argv)
     job = load_spec(args.spec, SftJob)
-    check_training("sft", job.model, job.stage)
+    check_training("sft", job.stage)
 
     # Only now: torch and transformers take seconds to import.
     from workflow_scripts.captions.read import read_captions
