@@ -162,6 +162,13 @@ def _faults_of_whole(config: Config) -> list[str]:
                 )
     for name in set(config.captioners) & set(BASELINES):
         faults.append(f"captioners.{name}: the name of a baseline of CAPEval, give the captioner another")
+    if config.world is not None:
+        faults += _faults_of_world(config)
+    for what, named in (
+        ("seeds", config.seeds),
+        ("captioners: label", [captioner.label for captioner in config.captioners.values()]),
+    ):
+        faults += [f"{what} {name!r} stands twice" for name in sorted(set(named), key=str) if named.count(name) > 1]
     for name, captioner in config.captioners.items():
         if captioner.engine == "exact" and config.world is None:
             faults.append(f"captioners.{name}.engine: 'exact' reads blocks pictures, this sweep has no 'world'")
@@ -180,6 +187,21 @@ def _faults_of_assets(config: Config) -> list[str]:
                         f"{other}: {field} {getattr(source, field)!r}, but {key} has {getattr(first, field)!r} "
                         "for the same repository"
                     )
+    return faults
+
+
+def _faults_of_world(config: Config) -> list[str]:
+    """A made world that this sweep would not use: its paths lie in the results of another one."""
+    faults, made = [], config.results / "world"
+    for name, source in config.pool.sources.items() if config.pool else ():
+        place = f"pool.sources.{name}"
+        if source.path is None or not source.path.is_relative_to(made):
+            faults.append(f"{place}.path: {source.path} is not of this sweep's world, which is made in {made}")
+        elif source.count != config.world.pool_images:
+            faults.append(f"{place}.count: {source.count}, world.pool_images is {config.world.pool_images}")
+    data = config.capeval.data if config.capeval else None
+    if data and (data.path is None or not data.path.is_relative_to(made)):
+        faults.append(f"capeval.data.path: {data.path} is not of this sweep's world, which is made in {made}")
     return faults
 
 

@@ -97,7 +97,9 @@ class Captioning(Section):
     leave_out: list[CaptionFault] = Field(
         list(get_args(CaptionFault)), description="faults that keep a caption out of training; CAPEval judges it anyway"
     )
-    shards_per_job: int = Field(1, gt=0, description="shards that one job captions with one engine")
+    shards_per_job: int = Field(
+        1, gt=0, description="shards that one job captions with one engine; an edit keeps captions and reruns training"
+    )
     statistics_needs: Needs = Needs()
 
 

@@ -45,6 +45,6 @@ def done(checkout, small) -> Path:
     if not (checkout / "small").exists():
         for path in dryrun.outputs(checkout, *SMALL):
             (checkout / path).parent.mkdir(parents=True, exist_ok=True)
-            (checkout / path).write_text('{"lines": []}' if path.endswith("summary.json") else "")
+            (checkout / path).write_text('{"lines": []}' if path.endswith("summary.json") else "made")
         dryrun.snakemake(checkout, *SMALL, "--touch", "--forceall", "--cores", "1")
     return checkout

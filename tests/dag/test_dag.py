@@ -1,5 +1,7 @@
 """The DAG of the paper's sweep: how many jobs, and what reruns after which edit."""
 
+import os
+
 import pytest
 import yaml
 from conftest import SMALL
@@ -13,6 +15,7 @@ PAPER = {
     "caption_capeval": 10,
     "judge_captions": 10,
     "score_captions": 10,
+    "assemble_vlm": 2,
     "align_vlm": 2,
     "train_vlm": 2 * 10,
     "evaluate_vlm": 2 * 10,
@@ -72,6 +75,34 @@ def test_stage_1_and_latents_run_once_a_pipeline_and_seed(checkout, small):
 
 def test_nothing_to_do_when_done(done):
     assert job_counts(done, *SMALL) == {}
+
+
+@pytest.mark.parametrize(
+    ("updated", "failed", "behind"),
+    [
+        ("capeval/qwen3-vl-4b/captions.parquet", "capeval/qwen3-vl-4b/verdicts.parquet", "score_captions"),
+        (
+            "understanding/siglip-qwen3/seed-0/qwen3-vl-4b/model.json",
+            "understanding/siglip-qwen3/seed-0/qwen3-vl-4b/scores.csv",
+            "collect_captioner",
+        ),
+    ],
+)
+def test_a_failed_job_runs_again_though_what_lies_behind_it_stands(done, updated, failed, behind):
+    """Its output is gone, its input is new, and Snakemake has noted the input's checksum when the job began."""
+    updated, failed = done / "small" / updated, done / "small" / failed
+    before = {path: path.stat().st_mtime for path in (updated, failed)}
+    failed.unlink()
+    updated.touch()
+    try:
+        again = pending(done, *SMALL)
+        planned = {path for paths in again.values() for path in paths}
+        assert str(failed.relative_to(done)) in planned
+        assert again.keys() >= {behind, "collect_sweep", "regress", "write_report"}
+    finally:
+        failed.write_text("made")
+        for path, time in before.items():
+            os.utime(path, (time, time))
 
 
 def edited(done, small, edit):

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from snakemake.cli import get_argument_parser
 
-PROFILES = ("slurm", "local", "blocks")
+PROFILES = ("default", "slurm", "local", "blocks")
 # What Snakemake and the Slurm executor read of a job's resources, and the two of our own rules.
 RESOURCES = {
     "mem_mb", "mem_mb_per_cpu", "disk_mb", "runtime", "nodes", "tasks", "tasks_per_node", "tasks_per_gpu", "gpu",

@@ -83,6 +83,23 @@ def test_faults_of_the_whole(raw):
     assert "analysis.composites.hallucination.benchmarks: 'popee' is not in this sweep, did you mean 'pope'?" in text
 
 
+def test_a_seed_or_a_label_twice(raw):
+    label = raw["captioners"]["glm-4.6v-flash"]["label"]
+    text = faults_of(
+        raw, lambda c: c.update(seeds=[1, 1]), lambda c: c["captioners"]["qwen3-vl-8b"].update(label=label)
+    )
+    assert "seeds 1 stands twice" in text and f"captioners: label {label!r} stands twice" in text
+
+
+def test_the_world_of_another_sweep(root):
+    raw = read_yaml(root / "resources/sweeps/blocks.yaml")
+    text = faults_of(raw, lambda c: c.update(results="results/mine"))
+    assert "pool.sources.blocks.path: results/blocks/world/pool/images is not of this sweep's world" in text
+    assert "made in results/mine/world" in text and "capeval.data.path: results/blocks/world/capeval is not" in text
+    text = faults_of(raw, lambda c: c["world"].update(pool_images=200))
+    assert "pool.sources.blocks.count: 1500, world.pool_images is 200" in text
+
+
 @pytest.mark.parametrize(
     ("source", "fault"),
     [

@@ -177,13 +177,12 @@ def test_masks_token_by_token(assembled, template, tmp_path, num_images):
     turns = (("describe", "the red circle"), ("how many?", "two"))
     ((ids, labels),) = batches.encode([Sample("a", images, turns)])
     marked = {"vicuna": VICUNA, "qwen3": QWEN3}[template].replace("{images}", "<image>\n" * num_images)
-    expected_ids, expected_labels, learnt = [], [], False
+    expected_ids, expected_labels = [], []
     whole = tokenizer(marked.replace("[", "").replace("]", ""), add_special_tokens=False, return_offsets_mapping=True)
     spans, position = [], 0
     for character in marked:  # the learnt stretches, in characters of the unmarked text
         if character in "[]":
-            learnt = character == "["
-            spans.append(position) if learnt else spans.append(position)
+            spans.append(position)
         else:
             position += 1
     stretches = list(zip(spans[::2], spans[1::2], strict=True))
@@ -210,7 +209,7 @@ def test_alignment_starts_from_it(assembled, tmp_path):
     job = {"model": spec["model"], "stage": stage, "seed": 0}
     trained = tmp_path / "align" / "model.json"
     words = ["--spec", json.dumps(job), "--out", str(trained), "--log-table", str(tmp_path / "training.csv")]
-    with pytest.raises(UserError, match="--start: give the assembled model where model.base is not given"):
+    with pytest.raises(UserError, match=r"--start: give the assembled model where model\.base is not given"):
         align.main(words)
     align.main([*words, "--start", str(out)])
     before, after = (load_file(manifest_folder(path) / "model.safetensors") for path in (out, trained))
