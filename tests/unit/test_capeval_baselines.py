@@ -27,7 +27,7 @@ def config(root, tmp_path_factory):
     folder = tmp_path_factory.mktemp("world")
     small = {"align_conversations": 1, "instruct_conversations": 1, "understanding_questions": 8}
     write_world(folder / "world", World(pool_images=1, capeval_images=NUM_IMAGES, generation_prompts=4, **small))
-    text = (root / "resources/sweeps/blocks.yaml").read_text().replace("results/blocks/world", str(folder / "world"))
+    text = (root / "resources/sweeps/blocks.yaml").read_text().replace("results/blocks", str(folder))
     (folder / "blocks.yaml").write_text(text)
     return folder / "blocks.yaml"
 
