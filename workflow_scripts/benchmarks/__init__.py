@@ -1,12 +1,12 @@
 """Every benchmark by name: what it measures, how large it is, and how its raw figure becomes 0-100.
 
 Facts as published by the benchmarks' authors; the `blocks_` ones belong to the built-in world. The sixteen real
-understanding benchmarks have a module each in `understanding`.
+understanding benchmarks have a module each in `understanding`, the three generation benchmarks in `generation`.
 """
 
 from dataclasses import dataclass
 
-from workflow_scripts.benchmarks import understanding
+from workflow_scripts.benchmarks import generation, understanding
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,10 @@ UNDERSTANDING: dict[str, Benchmark] = {
 }
 
 GENERATION: dict[str, Benchmark] = {
-    "geneval": Benchmark("GenEval", "mean accuracy of six tags", 553, 0.0),
-    "dpg_bench": Benchmark("DPG-Bench", "score", 1065, 0.0),
-    "t2i_compbench": Benchmark("T2I-CompBench++", "mean of eight categories", 2400, 0.0),
+    **{
+        name: Benchmark(benchmark.title, benchmark.metric, benchmark.num_prompts, benchmark.chance)
+        for name, benchmark in generation.BENCHMARKS.items()
+    },
     "blocks_geneval": Benchmark("blocks: GenEval", "mean accuracy of the tags", None, 0.0),
     "blocks_dpg": Benchmark("blocks: DPG", "score", None, 0.0),
     "blocks_compbench": Benchmark("blocks: CompBench", "mean of the categories", None, 0.0),

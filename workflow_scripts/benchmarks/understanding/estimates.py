@@ -118,12 +118,16 @@ def mean_of_kinds(*kinds: str) -> Measure:
 
 def std_error(estimate: Estimate, marks: Marks) -> float | None:
     """Standard error of an estimate, answers clustered where they share an image or a scored group; None if all do."""
-    sums = np.zeros(len(marks))
-    clusters = _clusters(marks)
-    np.add.at(sums, clusters, estimate.influence)
-    num_clusters = clusters.max() + 1
+    return clustered_error(estimate, _clusters(marks))
+
+
+def clustered_error(estimate: Estimate, clusters: np.ndarray) -> float | None:
+    """Standard error of an estimate whose observations belong to `clusters` 0 to G - 1, (observations,); None if G is
+    1."""
+    num_clusters = int(clusters.max()) + 1
     if num_clusters == 1:
         return None
+    sums = np.bincount(clusters, estimate.influence)
     return float(np.sqrt(num_clusters / (num_clusters - 1) * (sums**2).sum()))
 
 
