@@ -41,18 +41,22 @@ def agreed(choice: bool) -> bool:
     return bool(chosen.item())
 
 
-def join(settings: Optimisation) -> None:
-    """Meet the other processes, and get DeepSpeed ready where `zero_stage` asks for it.
-
-    Call it before a model is loaded: under ZeRO-3 `from_pretrained` then gives each process its part of every weight
-    and never holds the whole model. Raises UserError where the number of processes is not
-    `devices`.
-    """
+def check_processes(settings: Optimisation) -> None:
+    """Raise UserError where the number of processes is not `devices`."""
     if world_size() != settings.devices:
         raise UserError(
             f"training.devices is {settings.devices}, this command was started as {world_size()} process(es): start it "
             f"with `python -m torch.distributed.run --standalone --nproc-per-node={settings.devices} -m ...`"
         )
+
+
+def join(settings: Optimisation) -> None:
+    """Meet the other processes, and get DeepSpeed ready where `zero_stage` asks for it.
+
+    Call it before a model is loaded: under ZeRO-3 Transformers' `from_pretrained` then gives each process its part of
+    every weight and never holds the whole model. Raises UserError as `check_processes` does.
+    """
+    check_processes(settings)
     backend = "nccl" if torch.cuda.is_available() else "gloo"
     if not settings.zero_stage:
         if world_size() > 1 and not dist.is_initialized():

@@ -5,7 +5,7 @@ import torch
 from t2i_world import training
 
 from workflow_scripts.spec import T2iTraining
-from workflow_scripts.t2i.flow import FlowMatching, Visits, draw_u, seed_of
+from workflow_scripts.t2i.flow import COUNTED, IGNORED, FlowMatching, Visits, draw_u, seed_of
 
 
 class Toy:
@@ -49,7 +49,7 @@ def test_captions_are_the_only_difference_between_captioners():
         a, b = one[visit], other[visit]
         for key in ("latents", "noise", "sigma"):
             assert torch.equal(a[key], b[key])
-        assert (a["usable"], b["usable"]) == (1.0, float(image not in (2, 7)))
+        assert (a["labels"], b["labels"]) == (COUNTED, IGNORED if image in (2, 7) else COUNTED)
         texts = a["text"]["text"].item(), b["text"]["text"].item()
         if texts[0] == -1:
             assert texts == (-1, -1)
@@ -89,15 +89,18 @@ def test_loss_is_the_squared_error_of_noise_minus_latents():
         seen["noisy"] = noisy
         return torch.zeros_like(noisy)
 
-    usable = torch.tensor([1.0, 1.0, 0.0, 1.0, 0.0])
-    loss = FlowMatching(Toy(still), torch.nn.Identity())(latents, noise, sigma, usable, {})["loss"]
+    labels = torch.tensor([COUNTED, COUNTED, IGNORED, COUNTED, IGNORED])
+    transformer = torch.nn.Linear(1, 1)
+    loss = FlowMatching(Toy(still), transformer)(latents, noise, sigma, labels, {})["loss"]
     assert loss.item() == pytest.approx((noise - latents)[[0, 1, 3]].square().mean().item(), rel=1e-6)
     assert torch.equal(seen["noisy"][0], latents[0])
     assert torch.equal(seen["noisy"][4], noise[4])
     assert torch.allclose(seen["noisy"][1], 0.75 * latents[1] + 0.25 * noise[1])
-    right = FlowMatching(Toy(lambda *_: noise - latents), torch.nn.Identity())
-    assert right(latents, noise, sigma, torch.ones(5), {})["loss"].item() == 0
-    assert right(latents, noise, sigma, torch.zeros(5), {})["loss"].item() == 0
+    half = FlowMatching(Toy(still), transformer)(latents, noise, sigma, labels, {}, num_items_in_batch=6)["loss"]
+    assert half.item() == pytest.approx(loss.item() / 2, rel=1e-6)  # a part of a global batch of six that count
+    right = FlowMatching(Toy(lambda *_: noise - latents), transformer)
+    assert right(latents, noise, sigma, torch.full((5,), COUNTED), {})["loss"].item() == 0
+    assert right(latents, noise, sigma, torch.full((5,), IGNORED), {})["loss"].item() == 0
 
 
 def test_noise_levels_follow_their_distribution():

@@ -19,7 +19,8 @@ from typing import Any
 
 from workflow_scripts.captions.read import read_captions
 from workflow_scripts.command import load_spec, parser, run
-from workflow_scripts.errors import NotInThisVersion, UserError
+from workflow_scripts.distributed import check_processes, is_main, join
+from workflow_scripts.errors import UserError
 from workflow_scripts.files import fingerprint, write_run_record
 from workflow_scripts.model_folders import folder_fingerprint, local_folder, write_manifest
 from workflow_scripts.plan import FinetuneJob
@@ -27,20 +28,6 @@ from workflow_scripts.progress import log
 from workflow_scripts.records import write_table
 
 _ENCODED_AT_ONCE = 250  # captions
-
-
-def check(spec: FinetuneJob) -> None:
-    """Raise NotInThisVersion naming the first key that this version cannot train with."""
-    place, training = "generation.pipelines.<pipeline>.training", spec.training
-    if training.zero_stage > 0:
-        raise NotInThisVersion(
-            f"{place}.zero_stage: DeepSpeed ZeRO-{training.zero_stage} comes in a later version; this one trains with "
-            "zero_stage 0 on one device"
-        )
-    if training.devices > 1:
-        raise NotInThisVersion(
-            f"{place}.devices: training on {training.devices} devices comes in a later version; this one trains on 1"
-        )
 
 
 def usable_captions(captions: Path, image_ids: list[str]) -> list[str | None]:
@@ -66,6 +53,21 @@ def count_cut(family: Any, texts: list[str]) -> dict[str, Any]:
     return facts
 
 
+def save_transformer(transformer: Any, weights: dict[str, Any], folder: Path) -> None:
+    """Write a folder that diffusers' `from_pretrained` loads, whole or not at all. `weights` are by name, float32:
+    diffusers' own saving knows nothing of weights that several processes share."""
+    import torch
+    from huggingface_hub import save_torch_state_dict
+
+    growing = folder.with_name(f"{folder.name}.tmp")
+    shutil.rmtree(growing, ignore_errors=True)
+    transformer.save_config(growing)
+    whole = {name: tensor.to(torch.float32, copy=True) for name, tensor in weights.items()}
+    save_torch_state_dict(whole, growing, filename_pattern="diffusion_pytorch_model{suffix}.safetensors")
+    shutil.rmtree(folder, ignore_errors=True)
+    growing.rename(folder)
+
+
 def main(argv: list[str] | None = None) -> None:
     """Encode the captions, train, write the transformer and its manifest."""
     arguments = parser(__doc__)
@@ -75,11 +77,11 @@ def main(argv: list[str] | None = None) -> None:
     arguments.add_argument("--log-table", type=Path, required=True, help="the loss curve, training.csv")
     args = arguments.parse_args(argv)
     spec = load_spec(args.spec, FinetuneJob)
-    check(spec)
+    check_processes(spec.training)
     base = local_folder(spec.model)
 
     from workflow_scripts.t2i.families import FAMILIES
-    from workflow_scripts.t2i.flow import FlowMatching, Visits
+    from workflow_scripts.t2i.flow import FlowMatching, FlowTrainer, Visits
     from workflow_scripts.t2i.latents import read_latents
     from workflow_scripts.training import num_steps, remove_checkpoints, train
 
@@ -109,15 +111,16 @@ def main(argv: list[str] | None = None) -> None:
         encoded[""],
     )
     transformer = family.pipe.transformer.train()
-    curve, _ = train(FlowMatching(family, transformer), visits, visits.collate, spec.training, spec.seed, folder)
+    join(spec.training)  # only now: DeepSpeed would take the text encoders apart too
+    model = FlowMatching(family, transformer)
+    curve, weights = train(model, visits, visits.collate, spec.training, spec.seed, folder, FlowTrainer)
+    if not is_main():
+        return
     for row in curve:
         row["epoch"] = row["step"] * spec.training.global_batch / len(image_ids)
 
-    growing, final = folder / "transformer.tmp", folder / "transformer"
-    shutil.rmtree(growing, ignore_errors=True)
-    transformer.save_pretrained(growing)
-    shutil.rmtree(final, ignore_errors=True)
-    growing.rename(final)
+    final = folder / "transformer"
+    save_transformer(transformer, {name.removeprefix("transformer."): t for name, t in weights.items()}, final)
     write_table(args.log_table, curve, "training")
     write_run_record(
         args.out,

@@ -11,10 +11,13 @@ from typing import Any
 import torch
 from torch import nn
 from torch.utils.data import Dataset
+from transformers import Trainer
 
 from workflow_scripts.files import fingerprint
 from workflow_scripts.spec import T2iTraining
 from workflow_scripts.t2i.families import Family, Text
+
+COUNTED, IGNORED = 0, -100  # `Trainer` counts the labels of a global batch that are not IGNORED
 
 
 def seed_of(*parts: Any) -> int:
@@ -78,7 +81,7 @@ class Visits(Dataset):
             "latents": latents,
             "noise": noise,
             "sigma": sigma,
-            "usable": float(text is not None),
+            "labels": COUNTED if text is not None else IGNORED,
             "text": self.no_text if dropped or text is None else text,
         }
 
@@ -86,7 +89,7 @@ class Visits(Dataset):
         """Samples as one batch for `FlowMatching`."""
         batch: dict[str, Any] = {key: torch.stack([s[key] for s in samples]) for key in ("latents", "noise", "sigma")}
         batch["latents"] = self.family.normalise(batch["latents"])
-        batch["usable"] = torch.tensor([s["usable"] for s in samples])
+        batch["labels"] = torch.tensor([s["labels"] for s in samples])
         return {**batch, "text": self.family.collate([s["text"] for s in samples])}
 
 
@@ -102,11 +105,32 @@ class FlowMatching(nn.Module):
         self.transformer.enable_gradient_checkpointing()
 
     def forward(
-        self, latents: torch.Tensor, noise: torch.Tensor, sigma: torch.Tensor, usable: torch.Tensor, text: Text
+        self,
+        latents: torch.Tensor,
+        noise: torch.Tensor,
+        sigma: torch.Tensor,
+        labels: torch.Tensor,
+        text: Text,
+        num_items_in_batch: torch.Tensor | int | None = None,
+        **_: Any,
     ) -> dict[str, torch.Tensor]:
-        """Latents and noise (B, C, h, w), sigma and usable (B,), all float32 -> {"loss"}: the mean squared error of
-        the velocity, over the usable samples (usable is 1 for them, 0 for the others)."""
+        """Latents and noise (B, C, h, w), sigma (B,), all float32, labels (B,) -> {"loss"}: the squared error of the
+        velocity, a mean over the counted samples of the global batch (`num_items_in_batch`; default: of this one)."""
         level = sigma.view(-1, 1, 1, 1)
-        velocity = self._velocity(self.transformer, (1 - level) * latents + level * noise, sigma, text)
+        dtype = next(self.transformer.parameters()).dtype  # bfloat16 under DeepSpeed; noise levels stay float32
+        noisy = ((1 - level) * latents + level * noise).to(dtype)
+        text = {key: value.to(dtype) if value.is_floating_point() else value for key, value in text.items()}
+        velocity = self._velocity(self.transformer, noisy, sigma, text)
         error_B = (velocity.float() - (noise - latents)).square().mean((1, 2, 3))
-        return {"loss": (error_B * usable).sum() / usable.sum().clamp(min=1)}
+        counted = labels != IGNORED
+        total = num_items_in_batch if num_items_in_batch is not None else counted.sum()
+        return {"loss": (error_B * counted).sum() / torch.as_tensor(total, device=error_B.device).clamp(min=1)}
+
+
+class FlowTrainer(Trainer):
+    """Inputs keep their number format: with DeepSpeed's bfloat16 the usual trainer would round noise levels too."""
+
+    def _prepare_input(self, data: Any) -> Any:
+        if isinstance(data, dict):
+            return {key: self._prepare_input(value) for key, value in data.items()}
+        return data.to(self.args.device)
