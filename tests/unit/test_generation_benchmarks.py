@@ -30,7 +30,8 @@ def test_real_complex_prompts_have_their_kinds(shared_path):
 
 def test_real_geneval_rows_use_what_the_rules_know(shared_path):
     folder = shared_path / "data" / "geneval"
-    names = set((folder / "object_names.txt").read_text().split("\n"))
+    names = geneval.read_object_names(folder)
+    assert (len(names), names[0], names[-1]) == (80, "person", "toothbrush")
     for prompt in read_prompts(geneval.BENCHMARK, folder):
         for clause in prompt.facts["include"] + prompt.facts.get("exclude", []):
             assert clause["class"] in names

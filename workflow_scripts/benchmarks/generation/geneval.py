@@ -1,7 +1,7 @@
 """GenEval: objects, counts, colours and positions that a detector can check (Ghosh et al., NeurIPS 2023).
 
-Files: `evaluation_metadata.jsonl`, a row {tag, include, exclude?, prompt} a line; pictures lie in
-`<line, five digits>/samples/<number, five digits>.png`, the row beside them in `<line>/metadata.jsonl`.
+Files: `evaluation_metadata.jsonl`, a row {tag, include, exclude?, prompt} a line, and `object_names.txt`; pictures lie
+in `<line, five digits>/samples/<number, five digits>.png`, the row beside them in `<line>/metadata.jsonl`.
 
 A picture is right if every `include` clause holds and no `exclude` clause does. The authors' arithmetic has no fault
 that we know of: both modes are the same.
@@ -22,6 +22,7 @@ from workflow_scripts.files import read_jsonl
 
 COLORS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "brown", "black", "white")
 RELATIONS = ("left of", "right of", "above", "below")
+NUM_CLASSES = 80
 MIN_SCORE, MIN_SCORE_COUNTING = 0.3, 0.9  # a detection counts above this
 MAX_PER_CLASS = 16
 MARGIN = 0.1  # of both objects' sizes: how far apart they must be for a relation
@@ -37,6 +38,16 @@ def read(folder: Path) -> list[Prompt]:
             raise UserError(f"{path}: line {number + 1} has no {', '.join(sorted(missing))}")
         prompts.append(Prompt(f"{number:05d}", row["prompt"], row["tag"], row))
     return prompts
+
+
+def read_object_names(folder: Path) -> list[str]:
+    """GenEval's names of the detector's 80 classes, in the detector's order: several are not COCO's own."""
+    path = folder / "object_names.txt"
+    names = path.read_text(encoding="utf-8").split("\n")
+    names = [name.strip() for name in names if name.strip()]
+    if len(names) != NUM_CLASSES:
+        raise UserError(f"{path}: {len(names)} names, expected {NUM_CLASSES}")
+    return names
 
 
 def files(prompts: Sequence[Prompt], images_per_prompt: int) -> list[OfficialFile]:
