@@ -91,6 +91,7 @@ class EngineJob(Section):
     server_model: str | None = None
     max_model_len: int
     max_pixels: int | None = None
+    max_images: int = 1
     chat_template_kwargs: dict[str, bool | int | str] = Field({})
     remote_code: str | None = None
     replay: ReplayFile | None = None

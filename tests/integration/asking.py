@@ -22,9 +22,9 @@ def open_vllm(folder, max_num_seqs=8, gpus=0, **job):
         engine.close()
 
 
-def request(key, image=None, text=PROMPT, max_tokens=24, seed=0, **fields):
+def request(key, *images, text=PROMPT, max_tokens=24, seed=0, **fields):
     sampling = Sampling(**{name: fields.pop(name) for name in list(fields) if name in Sampling.model_fields})
-    return Request(key, text, max_tokens, sampling, seed, image=image, **fields)
+    return Request(key, text, max_tokens, sampling, seed, images=images, **fields)
 
 
 def ask(engine, requests):

@@ -24,7 +24,7 @@ def requests_of(pictures: list[Picture], sampling=None, text="describe", max_tok
     return [
         Request(
             number, text, max_tokens, sampling, caption_seed(sampling.seed, picture.image_id), picture=picture,
-            image=read_rgb(picture.path, None) if read else None,
+            images=(read_rgb(picture.path, None),) if read else (),
         )
         for number, picture in enumerate(pictures)
     ]  # fmt: skip

@@ -39,7 +39,7 @@ class ScriptedJudge:
         return self.batch - len(self._waiting)
 
     def submit(self, request):
-        assert self.room() > 0 and request.image is None
+        assert self.room() > 0 and not request.images
         self.requests.append(request)
         self._waiting.append(request)
 

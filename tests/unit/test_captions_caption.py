@@ -287,7 +287,7 @@ def test_a_faulty_caption_is_asked_for_again(pool, scripted):
     again = [request for request in engine.seen if request.key[1] == 2]
     assert all(request.sampling.temperature == 0.7 for request in again)  # greedy would say the same
     firsts = {request.key[0]: request for request in engine.seen if request.key[1] == 1}
-    assert all(request.seed != firsts[request.key[0]].seed and request.image is not None for request in again)
+    assert all(request.seed != firsts[request.key[0]].seed and request.images for request in again)
 
 
 def test_an_engine_error_is_a_row_and_not_asked_again(pool, scripted):

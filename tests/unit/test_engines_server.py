@@ -143,7 +143,7 @@ def test_what_is_sent(double, ask):
     image = Image.effect_noise((40, 30), 90).convert("RGB")
     schema = {"type": "object", "properties": {"verdict": {"type": "string"}}}
     sampling = Sampling(temperature=0.7, top_p=0.8, top_k=20, presence_penalty=1.5)
-    rich = request(1, system="be brief", image=image, schema=schema, seed=2**63 - 1, sampling=sampling)
+    rich = request(1, system="be brief", images=(image,), schema=schema, seed=2**63 - 1, sampling=sampling)
     ask([rich], job={"chat_template_kwargs": {"enable_thinking": False}})
     ask([request(2)])
     sent, plain = double.seen
@@ -165,6 +165,16 @@ def test_what_is_sent(double, ask):
     assert sent["chat_template_kwargs"] == {"enable_thinking": False}
     assert set(plain) == {"model", "messages", "max_tokens", "temperature", "seed"}
     assert double.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+def test_several_images_stand_where_the_text_has_them(double, ask):
+    images = tuple(Image.new("RGB", (8, 8), colour) for colour in ("red", "blue"))
+    ask([request(1, "is <image>\nlike <image>?", images=images)])
+    content = double.seen[0]["messages"][0]["content"]
+    assert [part["type"] for part in content] == ["text", "image_url", "text", "image_url", "text"]
+    assert [part["text"] for part in content[::2]] == ["is ", "like ", "?"]
+    sent = [part["image_url"]["url"].partition(",")[2] for part in content[1::2]]
+    assert [Image.open(io.BytesIO(base64.b64decode(data))).tobytes() for data in sent] == [i.tobytes() for i in images]
 
 
 @pytest.mark.parametrize("trouble", [429, 500, 503, 408, b"{broken", b'{"choices": []}', b"[]"])

@@ -138,6 +138,21 @@ def test_requests_drawn_alike_share_a_batch(folder, pictures):
     assert ask(made, mixed) == [ask(made, [request])[0] for request in mixed]
 
 
+def test_several_images_in_their_order(folder, pictures, monkeypatch):
+    """Requests with one and two images share a batch: the model sees each image once, at its request's marks."""
+    made, images = engine(folder), [read_rgb(picture.path) for picture in pictures[:3]]
+    generate, seen = made._model.generate, []
+    monkeypatch.setattr(made._model, "generate", lambda **inputs: seen.append(inputs) or generate(**inputs))
+    one = Request(0, "<image>\ndescribe", LIMIT, Sampling(), images=(images[2],))
+    two = Request(1, "<image> describe <image>", LIMIT, Sampling(), images=(images[1], images[0]))
+    assert ask(made, [one, two]) == [ask(made, [one])[0], ask(made, [dataclasses.replace(two, key=0)])[0]]
+    processor = AutoProcessor.from_pretrained(folder)
+    texts = ["<bos> <image> describe", "<bos> <image> <image> describe"]
+    expected = processor(text=texts, images=images[::-1], padding=True, padding_side="left", return_tensors="pt")
+    assert torch.equal(seen[0]["input_ids"], expected["input_ids"])
+    assert torch.equal(seen[0]["pixel_values"], expected["pixel_values"])
+
+
 def test_a_language_model_answers_text(tmp_path):
     """A folder without an image processor is a language model; its greedy answer is `generate`'s."""
     torch.manual_seed(0)

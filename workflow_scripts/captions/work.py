@@ -109,7 +109,7 @@ class _Asking:
                 self._job.sampling,
                 caption_seed(self._job.sampling.seed, picture.image_id),
                 picture=picture,
-                image=image,
+                images=() if image is None else (image,),
             )
         return None
 

@@ -34,7 +34,7 @@ class Engine:
 
     def collect(self) -> list[tuple[Request, Answer]]:
         """Read, spoil and say each picture."""
-        done = [(request, self._caption(request.picture, np.asarray(request.image))) for request in self._waiting]
+        done = [(request, self._caption(request.picture, np.asarray(request.images[0]))) for request in self._waiting]
         self._waiting = []
         return done
 

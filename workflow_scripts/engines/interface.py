@@ -1,4 +1,4 @@
-"""What an engine is: it turns prompts, with or without an image, into text.
+"""What an engine is: it turns prompts, with or without images, into text.
 
 Captioners, the judge and the benchmarks ask the same engines. An engine is filled and emptied at the caller's pace,
 so that its batch is never drained at the end of a chunk:
@@ -11,11 +11,14 @@ Engines that only know captions (`replay`, `exact`) answer from the request's pi
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol
 
 from PIL import Image
 
 from workflow_scripts.spec import Sampling
+
+IMAGE = "<image>"  # where an image stands in a prompt
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,9 @@ class Picture:
 class Request:
     """One prompt. Its answer depends on these fields and the engine's settings alone, never on its neighbours.
 
-    `key` is the caller's name for it. `image` is RGB and upright, within the engine's max_pixels. `seed` is of this
-    request alone, 0 to 2^63 - 1. `schema` is a JSON schema that the answer must follow, where the engine can hold it.
+    `key` is the caller's name for it. `images` are RGB and upright, within the engine's max_pixels; they stand where
+    `text` has IMAGE, in their order, or before a text that has it nowhere. `seed` is of this request alone, 0 to
+    2^63 - 1. `schema` is a JSON schema that the answer must follow, where the engine can hold it.
     """
 
     key: Any
@@ -41,8 +45,21 @@ class Request:
     seed: int = 0
     system: str | None = None
     picture: Picture | None = None
-    image: Image.Image | None = None
+    images: tuple[Image.Image, ...] = ()
     schema: dict[str, Any] | None = None
+
+    def parts(self) -> list[str | Image.Image]:
+        """Texts and images in the order in which the model sees them.
+
+        Line breaks beside an image are left to the model's chat template. Without images the text is one part,
+        whatever it says. Raises ValueError where marks and images differ in number.
+        """
+        if not self.images:
+            return [self.text]
+        texts = self.text.split(IMAGE) if IMAGE in self.text else [*[""] * len(self.images), self.text]
+        parts = [texts[0], *chain.from_iterable(zip(self.images, texts[1:], strict=True))]
+        trimmed = [part.strip("\n") if isinstance(part, str) else part for part in parts]
+        return [part for part in trimmed if part != ""]
 
 
 @dataclass(frozen=True)
@@ -51,7 +68,7 @@ class Answer:
 
     `num_tokens` counts the answer's tokens without the end token, null where nobody counted. `finish_reason` is
     `stop` (the model ended), `length` (cut at the limit) or null (unknown). `num_cached_tokens` of the prompt were
-    not computed anew.
+    not computed anew. `too_long` says of an error that the prompt fills the context: asking again is no use.
     """
 
     text: str | None
@@ -60,12 +77,13 @@ class Answer:
     error: str | None = None
     num_prompt_tokens: int | None = None
     num_cached_tokens: int | None = None
+    too_long: bool = False
 
 
 class Engine(Protocol):
     """What answers requests."""
 
-    reads_images: bool  # whether requests need `image`
+    reads_images: bool  # whether requests need `images`
     facts: dict[str, Any]  # counts for the run record
 
     def room(self) -> int:

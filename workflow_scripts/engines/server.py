@@ -204,10 +204,12 @@ def _key(server: Server) -> str | None:
 def _message(request: Request, job: EngineJob) -> dict[str, Any]:
     """The request as the chat API takes it. What the API of OpenAI lacks goes along only where it is set."""
     content: Any = request.text
-    if request.image is not None:
+    if request.images:
         content = [
-            {"type": "image_url", "image_url": {"url": _data_url(request.image)}},
-            {"type": "text", "text": request.text},
+            {"type": "text", "text": part}
+            if isinstance(part, str)
+            else {"type": "image_url", "image_url": {"url": _data_url(part)}}
+            for part in request.parts()
         ]
     system = [] if request.system is None else [{"role": "system", "content": request.system}]
     sampling = request.sampling

@@ -76,7 +76,7 @@ class Engine:
         self._waiting.append(request)
 
     def collect(self) -> list[tuple[Request, Answer]]:
-        """Answer the requests that can share a batch with the first: drawn alike, all with an image or all without."""
+        """Answer the requests that can share a batch with the first: drawn alike, all with images or all without."""
         if not self._waiting:
             return []
         kind = _kind(self._waiting[0])
@@ -113,8 +113,8 @@ class Engine:
             "return_tensors": "pt",
             "add_special_tokens": not (bos and texts[0].startswith(bos)),
         }
-        if requests[0].image is not None:
-            images: list[Image.Image] = [request.image for request in requests]
+        if requests[0].images:
+            images = [image for request in requests for image in request.images]
             inputs = self._processor(text=texts, images=images, **common).to(self._model.device, self._model.dtype)
         else:
             inputs = self._tokenizer(texts, **common).to(self._model.device)
@@ -140,8 +140,8 @@ class Engine:
     def _write(self, request: Request) -> str:
         """The request as the chat template writes it."""
         writer, content = self._tokenizer, request.text
-        if request.image is not None:
-            writer, content = self._processor, [{"type": "image"}, {"type": "text", "text": request.text}]
+        if request.images:
+            writer, content = self._processor, [_part(part) for part in request.parts()]
         messages = [{"role": "user", "content": content}]
         if request.system is not None:
             messages.insert(0, {"role": "system", "content": request.system})
@@ -158,11 +158,16 @@ class Engine:
         return Answer(text, len(kept), "stop" if stopped else "length", num_prompt_tokens=prompt)
 
     def _too_long(self, tokens: int) -> Answer:
-        return Answer(None, error=f"prompt of {tokens} tokens fills max_model_len {self._job.max_model_len}")
+        fault = f"prompt of {tokens} tokens fills max_model_len {self._job.max_model_len}"
+        return Answer(None, error=fault, too_long=True)
 
 
 def _kind(request: Request) -> tuple[Any, bool]:
-    return request.sampling, request.image is None
+    return request.sampling, bool(request.images)
+
+
+def _part(part: str | Image.Image) -> dict[str, str]:
+    return {"type": "text", "text": part} if isinstance(part, str) else {"type": "image"}
 
 
 def _load(folder: Path, with_images: bool, options: dict[str, Any]) -> torch.nn.Module:

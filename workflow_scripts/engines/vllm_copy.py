@@ -46,7 +46,8 @@ class Copy:
             return Answer(None, error=f"cannot be asked: {type(error).__name__}: {error}")
         length = len(prompt["prompt_token_ids"])
         if length >= self._max_model_len:
-            return Answer(None, error=f"prompt of {length} tokens fills max_model_len {self._max_model_len}")
+            fault = f"prompt of {length} tokens fills max_model_len {self._max_model_len}"
+            return Answer(None, error=fault, too_long=True)
         self._llm.llm_engine.add_request(str(number), prompt, params)
         return None
 
@@ -61,10 +62,10 @@ class Copy:
 
     def _prompt(self, request: Request) -> Any:
         content: Any = request.text
-        if request.image is not None:
+        if request.images:
             content = [
-                {"type": "image_pil", "image_pil": request.image},
-                {"type": "text", "text": request.text},
+                {"type": "text", "text": part} if isinstance(part, str) else {"type": "image_pil", "image_pil": part}
+                for part in request.parts()
             ]
         system = [] if request.system is None else [{"role": "system", "content": request.system}]
         conversation = [*system, {"role": "user", "content": content}]
@@ -96,7 +97,7 @@ def _load(job: EngineJob, serving: ServingJob) -> LLM:
         max_model_len=job.max_model_len,
         max_num_seqs=settings.max_num_seqs,
         tensor_parallel_size=settings.tensor_parallel,
-        limit_mm_per_prompt={"image": 1, "video": 0},
+        limit_mm_per_prompt={"image": job.max_images, "video": 0},
         mm_processor_cache_gb=0,  # few images come twice, and those that do meet the prefix cache
         enable_prefix_caching=True,
         structured_outputs_config={"backend": "xgrammar", "disable_any_whitespace": True},
