@@ -139,6 +139,11 @@ def vlm_pipeline(wildcards):
     return CONFIG.understanding.pipelines[wildcards.pipeline]
 
 
+def trained_model(wildcards):
+    """What names one trained vision-language model."""
+    return dict(pipeline=wildcards.pipeline, seed=int(wildcards.seed), captioner=wildcards.captioner)
+
+
 def t2i_pipeline(wildcards):
     return CONFIG.generation.pipelines[wildcards.pipeline]
 

@@ -1,6 +1,7 @@
 """Vision-language models: align once a pipeline and seed, train and evaluate once a captioner."""
 
 VLM = f"{RESULTS}/understanding/{{pipeline}}/seed-{{seed}}"
+EVALUATE = plan.evaluate_environment(CONFIG)
 
 
 rule assemble_vlm:
@@ -87,6 +88,7 @@ if CONFIG.jobs == "apart":
     rule evaluate_vlm:
         input:
             benchmarks=files_of(*CONFIG.understanding.benchmarks.values()),
+            brought=lambda wildcards: plan.brought_results(CONFIG, **trained_model(wildcards)),
             model=rules.train_vlm.output.model,
         output:
             answers=f"{VLM}/{{captioner}}/answers.parquet",
@@ -96,23 +98,25 @@ if CONFIG.jobs == "apart":
         benchmark:
             f"{RESULTS}/logs/understanding/{{pipeline}}-{{seed}}/{{captioner}}.evaluate.tsv"
         conda:
-            "../envs/evaluate.yaml"
+            f"../envs/{EVALUATE}.yaml"
         threads: threads_of(lambda wildcards: CONFIG.understanding.evaluate_needs)
         resources:
-            **request(lambda wildcards: CONFIG.understanding.evaluate_needs),
+            **request(lambda wildcards: CONFIG.understanding.evaluate_needs, python=python_of(EVALUATE)),
+            serving=plan.as_param(plan.evaluate_serving(CONFIG)),
         params:
-            spec=lambda wildcards: plan.as_param(plan.evaluate_job(CONFIG, wildcards.pipeline)),
+            spec=lambda wildcards: plan.as_param(plan.evaluate_job(CONFIG, **trained_model(wildcards))),
         message:
             "Evaluate {wildcards.pipeline} of {wildcards.captioner}, seed {wildcards.seed}"
         shell:
-            "{resources.python} -m workflow_scripts.vlm.evaluate --spec {params.spec:q} --model {input.model}"
-            " --answers {output.answers} --out {output.scores} > {log} 2>&1"
+            "{resources.python} -m workflow_scripts.vlm.evaluate --spec {params.spec:q}"
+            " --serving {resources.serving:q} --model {input.model} --answers {output.answers} --out {output.scores} > {log} 2>&1"
 
 else:
 
     rule train_and_evaluate_vlm:
         input:
             data=lambda wildcards: files_of(vlm_pipeline(wildcards).sft.data, *CONFIG.understanding.benchmarks.values()),
+            brought=lambda wildcards: plan.brought_results(CONFIG, **trained_model(wildcards)),
             start=rules.align_vlm.output.model,
             pool=f"{RESULTS}/pool/images.parquet",
             captions=f"{RESULTS}/captions/{{captioner}}/captions.json",
@@ -133,7 +137,7 @@ else:
         params:
             specs=lambda wildcards: plan.as_params(
                 plan.sft_job(CONFIG, wildcards.pipeline, int(wildcards.seed)),
-                plan.evaluate_job(CONFIG, wildcards.pipeline),
+                plan.evaluate_job(CONFIG, **trained_model(wildcards)),
             ),
         message:
             "Train and evaluate {wildcards.pipeline} on {wildcards.captioner}, seed {wildcards.seed}"

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from workflow_scripts.benchmarks import GENERATION, UNDERSTANDING
 from workflow_scripts.errors import UserError, nearest
-from workflow_scripts.plan import assets_of, pipelines_of
+from workflow_scripts.plan import asked_of_engine, assets_of, pipelines_of
 from workflow_scripts.spec import BASELINES, Config
 
 _EXTRA, _MISSING, _LITERAL, _VALUE = "extra_forbidden", "missing", "literal_error", "value_error"
@@ -160,6 +160,11 @@ def _faults_of_whole(config: Config) -> list[str]:
                     f"generation.pipelines.{name}.num_images: {pipeline.num_images} asked, "
                     f"the pool has {config.pool.size}"
                 )
+    if config.jobs == "whole":
+        faults += [
+            f"understanding.benchmarks.{name}: is asked in a process of its own, `jobs: whole` knows only one"
+            for name in asked_of_engine(config.understanding.benchmarks)
+        ]
     for name in set(config.captioners) & set(BASELINES):
         faults.append(f"captioners.{name}: the name of a baseline of CAPEval, give the captioner another")
     if config.world is not None:

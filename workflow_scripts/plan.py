@@ -36,6 +36,7 @@ from workflow_scripts.spec import (
     Source,
     T2iBenchmark,
     T2iTraining,
+    UnderstandingBenchmark,
     VlmModel,
     VlmStage,
 )
@@ -230,11 +231,13 @@ class SftJob(Section):
 
 
 class EvaluateJob(Section):
-    """Answer and score understanding benchmarks with one model."""
+    """Answer and score understanding benchmarks with one model: `engine` is null where none needs it, else its model
+    is the trained one."""
 
-    stage_version: int = 1
+    stage_version: int = 2
     model: VlmModel
-    benchmarks: dict[str, Source]
+    benchmarks: dict[str, UnderstandingBenchmark]
+    engine: EngineJob | None = None
     max_new_tokens: int
 
 
@@ -347,7 +350,7 @@ def in_world(config: Config, source: Source) -> bool:
 
 def _sources_in(value: Any, key: str = "") -> list[tuple[str, Source]]:
     if isinstance(value, Source):
-        return [(key, value)]
+        return [(key, value)] if value.hub or value.path else []
     if isinstance(value, Section):
         value = {field: getattr(value, field) for field in type(value).model_fields}
     if isinstance(value, dict):
@@ -608,14 +611,43 @@ def sft_job(config: Config, pipeline: str, seed: int) -> SftJob:
     return SftJob(model=settled.model, stage=settled.sft, seed=seed)
 
 
-def evaluate_job(config: Config, pipeline: str) -> EvaluateJob:
-    """Which benchmarks a vision-language model answers."""
+def evaluate_job(config: Config, pipeline: str, seed: int, captioner: str) -> EvaluateJob:
+    """Which benchmarks a vision-language model answers, and how."""
     understanding = _settled(config.understanding, config.assets)
+    asked = asked_of_engine(understanding.benchmarks)
     return EvaluateJob(
         model=understanding.pipelines[pipeline].model,
-        benchmarks=understanding.benchmarks,
+        benchmarks={
+            name: benchmark.model_copy(update={"results": benchmark.results_of(pipeline, seed, captioner)})
+            for name, benchmark in understanding.benchmarks.items()
+        },
+        engine=EngineJob(engine=understanding.engine, max_model_len=understanding.max_model_len) if asked else None,
         max_new_tokens=understanding.max_new_tokens,
     )
+
+
+def asked_of_engine(benchmarks: dict[str, UnderstandingBenchmark]) -> list[str]:
+    """The benchmarks whose questions an engine answers: neither those of the blocks world nor results of others."""
+    return [name for name, one in benchmarks.items() if one.results is None and not name.startswith("blocks_")]
+
+
+def evaluate_environment(config: Config) -> str:
+    """The environment of envs/ in which a vision-language model is evaluated."""
+    understanding = config.understanding
+    return "serve" if understanding.engine == "vllm" and asked_of_engine(understanding.benchmarks) else "evaluate"
+
+
+def evaluate_serving(config: Config) -> ServingJob:
+    """How the engine that answers the benchmarks runs."""
+    understanding = config.understanding
+    needs = understanding.evaluate_needs
+    return ServingJob(gpus=needs.gpus, threads=needs.threads, serving=understanding.serving)
+
+
+def brought_results(config: Config, pipeline: str, seed: int, captioner: str) -> list[str]:
+    """The folders with other harnesses' results of one model."""
+    found = (one.results_of(pipeline, seed, captioner) for one in config.understanding.benchmarks.values())
+    return list(dict.fromkeys(folder for folder in found if folder))
 
 
 def latents_job(config: Config, pipeline: str) -> LatentsJob:
@@ -676,7 +708,7 @@ def collect_captioner_job(config: Config, captioner: str) -> CollectCaptionerJob
             subjects.append(
                 Subject(
                     path=str(folder / "scores.csv"),
-                    fingerprint=_made_by(evaluate_job(config, pipeline)),
+                    fingerprint=_made_by(evaluate_job(config, pipeline, seed, captioner)),
                     pipeline=pipeline,
                     objective="understanding",
                     seed=seed,

@@ -179,6 +179,9 @@ SCHEMAS: dict[str, pa.Schema] = {
         correct=_FLAG,
         guess=_REAL,
     ),
+    # What a model wrote; `finish_reason` is stop, length (cut) or too_long (the question fills the model's context: the
+    # answer is empty).
+    "raw_answers": _schema(benchmark=_TEXT, question_id=_TEXT, raw_answer=_TEXT, finish_reason=_TEXT),
     # One generated picture; `index` counts the pictures of a prompt.
     "pictures": _schema(benchmark=_TEXT, prompt_id=_TEXT, index=_COUNT, prompt=_TEXT, path=_TEXT, noise_seed=_COUNT),
     # One generated picture's score, 0-1, in one category of its benchmark.

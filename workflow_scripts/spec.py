@@ -185,7 +185,7 @@ class Captioner(Section):
     @model_validator(mode="after")
     def _fits_engine(self) -> "Captioner":
         _require_keys_of_engine(self, ("model", "server", "replay", "dial"))
-        _require_whole_copies(self)
+        _require_whole_copies(self.engine, self.needs, self.serving)
         if self.remote_code and self.engine != "transformers":
             raise ValueError(f"remote_code is for engine 'transformers', the engine is {self.engine!r}")
         if self.remote_code and self.model and self.model.revision not in ("main", self.remote_code):
@@ -208,10 +208,10 @@ def _require_keys_of_engine(section: Any, keys: tuple[str, ...]) -> None:
             raise ValueError(f"engine {section.engine!r} does not use the key {key!r}")
 
 
-def _require_whole_copies(section: Any) -> None:
+def _require_whole_copies(engine: str, needs: Needs, serving: Serving) -> None:
     """Raise ValueError where the GPUs of engine vllm do not hold whole copies of the model."""
-    gpus, parallel = section.needs.gpus, section.serving.tensor_parallel
-    if section.engine == "vllm" and gpus % parallel:
+    gpus, parallel = needs.gpus, serving.tensor_parallel
+    if engine == "vllm" and gpus % parallel:
         raise ValueError(f"needs.gpus {gpus} is no multiple of serving.tensor_parallel {parallel}")
 
 
@@ -238,7 +238,7 @@ class Judge(Section):
     @model_validator(mode="after")
     def _fits_engine(self) -> "Judge":
         _require_keys_of_engine(self, ("model", "server"))
-        _require_whole_copies(self)
+        _require_whole_copies(self.engine, self.needs, self.serving)
         return self
 
 
@@ -354,13 +354,57 @@ class VlmPipeline(Section):
     sft: SftStage = Field(description="stage 2: once a captioner and seed")
 
 
+class UnderstandingBenchmark(Source):
+    """An understanding benchmark: its files, and results that another harness has of it already."""
+
+    results: str | None = Field(
+        None,
+        description="a harness's results folder of the model, read in place of asking; {pipeline}, {seed} and "
+        "{captioner} in it stand for the model's. With the benchmark's files as well, the answers in it are scored by "
+        "our rules (lmms-eval with --log_samples)",
+    )
+    harness: Literal["lmms-eval", "VLMEvalKit"] | None = Field(None, description="whose results those are")
+
+    @model_validator(mode="after")
+    def _one_place(self) -> "UnderstandingBenchmark":
+        if (self.results is None) != (self.harness is None):
+            raise ValueError("'results' and 'harness' go together")
+        if self.hub is not None and self.path is not None:
+            raise ValueError("give only one of 'hub' and 'path'")
+        if self.results is None and self.hub is None and self.path is None:
+            raise ValueError("give exactly one of 'hub' and 'path', or 'results'")
+        if self.harness == "VLMEvalKit" and (self.hub or self.path):
+            raise ValueError("the scores of VLMEvalKit are read as they are: leave out 'hub' and 'path'")
+        self.results_of("p", 0, "c")
+        return self
+
+    def results_of(self, pipeline: str, seed: int, captioner: str) -> str | None:
+        """The results folder of one model. Raises ValueError for another placeholder."""
+        try:
+            return self.results and self.results.format(pipeline=pipeline, seed=seed, captioner=captioner)
+        except (KeyError, IndexError, ValueError):
+            raise ValueError(f"results {self.results!r}: the names are {{pipeline}}, {{seed}}, {{captioner}}") from None
+
+
 class Understanding(Section):
     """What the captions are worth for understanding images."""
 
     pipelines: dict[Name, VlmPipeline] = Field({}, description="vision-language models by name")
-    benchmarks: dict[Name, Source] = Field({}, description="the benchmarks behind U and where their files are")
+    benchmarks: dict[Name, UnderstandingBenchmark] = Field(
+        {}, description="the benchmarks behind U and where their files are"
+    )
+    engine: Literal["vllm", "transformers"] = Field(
+        "vllm", description="what answers their questions, greedily; those of the blocks world need neither"
+    )
+    serving: Serving = Serving()
+    max_model_len: int = Field(4096, gt=0, description="context of the engine in tokens, images included")
     max_new_tokens: int = Field(1024, gt=0, description="longest answer in tokens")
     evaluate_needs: Needs = Needs()
+
+    @model_validator(mode="after")
+    def _whole_copies(self) -> "Understanding":
+        _require_whole_copies(self.engine, self.evaluate_needs, self.serving)
+        return self
 
 
 class T2iTraining(Optimisation):

@@ -16,7 +16,7 @@ from PIL import Image
 from pool_files import write_parquet, write_tar
 
 from workflow_scripts.blocks.world import render, sample_scene
-from workflow_scripts.captions import caption, collect, read_ahead, work
+from workflow_scripts.captions import caption, collect, work
 from workflow_scripts.captions.read import FINGERPRINT, read_captions
 from workflow_scripts.engines import exact
 from workflow_scripts.engines.interface import Answer, Picture
@@ -24,6 +24,7 @@ from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_json, read_run_record, sha256_file, write_json
 from workflow_scripts.plan import PoolJob
 from workflow_scripts.pool import build
+from workflow_scripts.read_ahead import ReadAhead
 from workflow_scripts.records import read_table, write_table
 from workflow_scripts.spec import CaptionFault, Sampling
 
@@ -345,18 +346,16 @@ def test_a_resumed_job_draws_the_same_captions(pool, tmp_path, monkeypatch):
     assert set(read_table(shards[0], "captions")["num_attempts"]) == {1, 2}
 
 
-def test_few_pictures_are_decoded_ahead(pool, monkeypatch):
+def test_few_pictures_are_decoded_ahead(pool):
     images = read_table(pool, "images")
     pictures = [Picture(*names) for names in zip(images["image_id"], images["path"], strict=True)]
     read = []
-    original = read_ahead.read_rgb
 
-    def counting(*given):
-        read.append(given)
-        return original(*given)
+    def counting(picture):
+        read.append(picture)
+        return work.read_picture(picture, None)
 
-    monkeypatch.setattr(read_ahead, "read_rgb", counting)
-    ahead = read_ahead.ReadAhead(pictures, range(50), None, threads=2, ahead=4)
+    ahead = ReadAhead(counting, pictures, threads=2, ahead=4)
     for number in range(50):
         image = ahead.next()
         assert np.array_equal(np.asarray(image), np.asarray(Image.open(pictures[number].path)))

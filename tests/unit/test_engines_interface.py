@@ -17,6 +17,7 @@ FIRST, SECOND = Image.new("RGB", (1, 1)), Image.new("RGB", (2, 2))
         ("<image>\nwhat is it\nA. one", (FIRST,), [FIRST, "what is it\nA. one"]),
         ("is <image> like <image>?", (FIRST, SECOND), ["is ", FIRST, " like ", SECOND, "?"]),
         ("look:\n<image><image>", (FIRST, SECOND), ["look:", FIRST, SECOND]),
+        ("<image>\nlike\n<image>\nor not\n", (FIRST, SECOND), [FIRST, "like\n", SECOND, "\nor not"]),
         ("", (FIRST,), [FIRST]),
         ("a caption that says <image>", (), ["a caption that says <image>"]),
     ],

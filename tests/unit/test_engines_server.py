@@ -172,7 +172,7 @@ def test_several_images_stand_where_the_text_has_them(double, ask):
     ask([request(1, "is <image>\nlike <image>?", images=images)])
     content = double.seen[0]["messages"][0]["content"]
     assert [part["type"] for part in content] == ["text", "image_url", "text", "image_url", "text"]
-    assert [part["text"] for part in content[::2]] == ["is ", "like ", "?"]
+    assert [part["text"] for part in content[::2]] == ["is ", "\nlike ", "?"]
     sent = [part["image_url"]["url"].partition(",")[2] for part in content[1::2]]
     assert [Image.open(io.BytesIO(base64.b64decode(data))).tobytes() for data in sent] == [i.tobytes() for i in images]
 

@@ -12,13 +12,15 @@ from vlm_helpers import align_spec, make_base, make_conversations, model_spec
 from workflow_scripts.blocks.understanding import write_questions
 from workflow_scripts.blocks.world import describe, render, sample_scene, say
 from workflow_scripts.captions.read import FINGERPRINT
-from workflow_scripts.errors import NotInThisVersion, UserError
+from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_json, read_run_record, write_json, write_jsonl
+from workflow_scripts.plan import EvaluateJob
 from workflow_scripts.records import read_table, write_table
-from workflow_scripts.spec import Source, VlmModel
+from workflow_scripts.spec import VlmModel
 from workflow_scripts.vlm import align, evaluate, train
 from workflow_scripts.vlm.answering import choose, log_likelihoods, write_answers
 from workflow_scripts.vlm.batches import Batches
+from workflow_scripts.vlm.blocks_benchmarks import read_questions
 from workflow_scripts.vlm.model import load
 from workflow_scripts.vlm.scale import check_evaluation
 from workflow_scripts.vlm.scoring import extract, score
@@ -212,15 +214,19 @@ def test_broken_questions_stop(tmp_path, change, message):
     questions[0] = {k: v for k, v in {**questions[0], **change}.items() if v is not ...}
     write_jsonl(folder / "questions.jsonl", questions)
     with pytest.raises(UserError, match=message):
-        evaluate.read_questions(folder)
+        read_questions(folder)
 
 
-def test_real_benchmarks_say_that_they_come_later(tmp_path):
-    model = VlmModel(base=Source(path=tmp_path), chat_template="blocks")
-    with pytest.raises(NotInThisVersion, match=r"understanding\.benchmarks\.mme: MME comes in a later version"):
-        check_evaluation(model, {"mme": Source(path=tmp_path)})
+def test_missing_benchmarks_are_named(tmp_path):
+    def job(name, path, **more):
+        model = {"base": {"path": tmp_path}, "chat_template": "blocks"}
+        return EvaluateJob(model=model, benchmarks={name: {"path": path}}, max_new_tokens=8, **more)
+
     with pytest.raises(UserError, match="unknown name 'block_pope', did you mean 'blocks_pope'"):
-        check_evaluation(model, {"block_pope": Source(path=tmp_path)})
-    with pytest.raises(UserError, match=r"understanding\.benchmarks\.blocks_pope: no such folder"):
-        check_evaluation(model, {"blocks_pope": Source(path=tmp_path / "absent")})
-    check_evaluation(model, {"blocks_pope": Source(path=tmp_path)})
+        check_evaluation(job("block_pope", tmp_path))
+    for name in ("blocks_pope", "mme"):
+        with pytest.raises(UserError, match=rf"understanding\.benchmarks\.{name}: no such folder"):
+            check_evaluation(job(name, tmp_path / "absent"))
+    with pytest.raises(UserError, match="'engine' is null, but mme needs one"):
+        check_evaluation(job("mme", tmp_path))
+    check_evaluation(job("blocks_pope", tmp_path))

@@ -5,18 +5,22 @@ import hashlib
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from PIL import Image
 
 from workflow_scripts.captions.degenerate import caption_fault
-from workflow_scripts.captions.read_ahead import ReadAhead
 from workflow_scripts.engines import open_engine
 from workflow_scripts.engines.interface import Answer, Engine, Picture, Request, answers
+from workflow_scripts.errors import UserError
+from workflow_scripts.images import read_rgb
 from workflow_scripts.partial import Journal
 from workflow_scripts.plan import CaptionJob, ServingJob
 from workflow_scripts.progress import Progress
+from workflow_scripts.read_ahead import ReadAhead
 
 log = logging.getLogger("capsweep")
 
@@ -76,8 +80,9 @@ class _Asking:
         self._job, self._engine, self._pictures = job, engine, pictures
         self._again: deque[Request] = deque()
         self._unreadable: deque[tuple[int, Row]] = deque()
-        max_pixels, ahead = job.engine.max_pixels, AHEAD * threads
-        self._images = ReadAhead(pictures, numbers, max_pixels, threads, ahead) if engine.reads_images else None
+        read = partial(read_picture, max_pixels=job.engine.max_pixels)
+        asked = (pictures[number] for number in numbers)
+        self._images = ReadAhead(read, asked, threads, AHEAD * threads) if engine.reads_images else None
         self._numbers = iter(numbers)
 
     def __iter__(self) -> Iterable[tuple[int, Row]]:
@@ -123,6 +128,14 @@ class _Asking:
     def _drain(self) -> Iterable[tuple[int, Row]]:
         while self._unreadable:
             yield self._unreadable.popleft()
+
+
+def read_picture(picture: Picture, max_pixels: int | None) -> Image.Image:
+    """A picture's image. Raises UserError for a file that is gone, OSError for one that does not decode."""
+    try:
+        return read_rgb(picture.path, max_pixels)
+    except FileNotFoundError:
+        raise UserError(f"{picture.path}: no such file (image {picture.image_id})") from None
 
 
 def caption_seed(seed: int, image_id: str) -> int:

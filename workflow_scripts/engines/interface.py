@@ -51,15 +51,19 @@ class Request:
     def parts(self) -> list[str | Image.Image]:
         """Texts and images in the order in which the model sees them.
 
-        Line breaks beside an image are left to the model's chat template. Without images the text is one part,
-        whatever it says. Raises ValueError where marks and images differ in number.
+        Line breaks between images and the beginning or end of all text are left to the model's chat template. Without
+        images the text is one part, whatever it says. Raises ValueError where marks and images differ in number.
         """
         if not self.images:
             return [self.text]
         texts = self.text.split(IMAGE) if IMAGE in self.text else [*[""] * len(self.images), self.text]
         parts = [texts[0], *chain.from_iterable(zip(self.images, texts[1:], strict=True))]
-        trimmed = [part.strip("\n") if isinstance(part, str) else part for part in parts]
-        return [part for part in trimmed if part != ""]
+        parts = [part for part in parts if not isinstance(part, str) or part.strip("\n")]
+        written = [place for place, part in enumerate(parts) if isinstance(part, str)]
+        if written:
+            parts[written[0]] = parts[written[0]].lstrip("\n")
+            parts[written[-1]] = parts[written[-1]].rstrip("\n")
+        return parts
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ Suffixes: N samples of a batch, L tokens of the longest, I samples with an image
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from PIL import Image
 from transformers import LlavaProcessor
 
 from workflow_scripts.errors import UserError
-from workflow_scripts.images import read_rgb
+from workflow_scripts.images import read_rgb, square
 from workflow_scripts.vlm.data import Sample
 
 IGNORED = -100  # the label of a token that is not learnt
@@ -92,13 +93,7 @@ class Batches:
             image = read_rgb(path)
         except OSError as error:
             raise UserError(f"{path}: not a readable image ({error})") from None
-        if not self.pad_to_square or image.width == image.height:
-            return image
-        side = max(image.size)
-        mean = tuple(int(255 * channel) for channel in self.processor.image_processor.image_mean)
-        square = Image.new("RGB", (side, side), mean)
-        square.paste(image, ((side - image.width) // 2, (side - image.height) // 2))
-        return square
+        return square(image, mean_colour(self.processor.image_processor)) if self.pad_to_square else image
 
     def _expand(self, sample: Sample, ids: list[int], labels: list[int]) -> tuple[list[int], list[int]]:
         """Each image mark as the tokens of an image."""
@@ -111,6 +106,11 @@ class Batches:
             [token for token, n in zip(ids, times, strict=True) for _ in range(n)],
             [label for label, n in zip(labels, times, strict=True) for _ in range(n)],
         )
+
+
+def mean_colour(image_processor: Any) -> tuple[int, ...]:
+    """The colour, 0-255, that a model sees as zero: what squares are filled up with."""
+    return tuple(int(255 * channel) for channel in image_processor.image_mean)
 
 
 def pad(rows: list[list[int]], value: int, side: str, length: int | None = None) -> dict[str, torch.Tensor]:

@@ -1,109 +1,76 @@
 """Ask a trained vision-language model the questions of the understanding benchmarks, and score its answers.
 
-    python -m workflow_scripts.vlm.evaluate --spec '{"model": {...}, "benchmarks": {...}, "max_new_tokens": 8}' \\
+    python -m workflow_scripts.vlm.evaluate --spec '{"model": {...}, "benchmarks": {"mme": {"path": "assets/MME"}},
+        "engine": {"engine": "vllm", "max_model_len": 4096}, "max_new_tokens": 1024}' \\
+        --serving '{"gpus": 1, "threads": 8}' \\
         --model results/understanding/clip-llama/seed-0/exact/model.json \\
         --answers results/understanding/clip-llama/seed-0/exact/answers.parquet \\
         --out results/understanding/clip-llama/seed-0/exact/scores.csv
 
-In: the model, and per benchmark a folder with questions.jsonl and images/. A question with options is answered by the
-likeliest option, one without by greedy generation. Out: every answer as it was given and as it was read; one score a
-benchmark (written last).
+Files in: the model's manifest, and per benchmark its files or another harness's results of this model. Files out: every
+answer as it was given and as it was read; one score a benchmark and variant (written last). Raw answers wait and stay
+in raw_answers/ beside --out. Benchmarks of the blocks world are answered in this process, without the engine.
 """
 
+from collections import Counter
 from pathlib import Path
-from typing import Any
 
+from workflow_scripts import engines
+from workflow_scripts.benchmarks.understanding import BENCHMARKS
+from workflow_scripts.benchmarks.understanding.base import answer_row, read_questions, score
+from workflow_scripts.benchmarks.understanding.brought import read_results
 from workflow_scripts.command import load_spec, parser, run
-from workflow_scripts.errors import UserError
-from workflow_scripts.files import read_jsonl, write_run_record
-from workflow_scripts.plan import EvaluateJob
-from workflow_scripts.progress import Progress
+from workflow_scripts.files import fingerprint, read_json, write_run_record
+from workflow_scripts.model_folders import manifest_folder
+from workflow_scripts.plan import EvaluateJob, ServingJob, asked_of_engine
 from workflow_scripts.records import write_table
+from workflow_scripts.vlm import blocks_benchmarks
+from workflow_scripts.vlm.ask import ask, asked_engine
 from workflow_scripts.vlm.scale import check_evaluation
-from workflow_scripts.vlm.scoring import extract, score
-
-_FIELDS = ("id", "image", "question", "options", "answer", "kind", "group")
-
-
-def read_questions(folder: Path) -> list[dict[str, Any]]:
-    """The questions of a benchmark, `image` as the path of a file. Raises UserError naming a line that lacks a field,
-    an option list without the answer, or an image that is missing."""
-    questions = read_jsonl(folder / "questions.jsonl")
-    if not questions:
-        raise UserError(f"{folder / 'questions.jsonl'}: no questions")
-    for question in questions:
-        place = f"{folder / 'questions.jsonl'}: question {question.get('id')!r}"
-        lacking = [field for field in _FIELDS if field not in question]
-        if lacking:
-            raise UserError(f"{place} lacks {', '.join(lacking)}")
-        if question["options"] is not None and question["answer"] not in question["options"]:
-            raise UserError(f"{place}: the answer {question['answer']!r} is none of {question['options']}")
-        question["image"] = folder / "images" / question["image"]
-        if not question["image"].is_file():
-            raise UserError(f"{place}: no image {question['image']}")
-    return questions
+from workflow_scripts.vlm.scoring import score as score_blocks
 
 
 def main(argv: list[str] | None = None) -> None:
     """Answer and score every benchmark with one model."""
     arguments = parser(__doc__)
+    arguments.add_argument("--serving", default="{}", help="how the engine runs, as JSON: GPUs, threads")
     arguments.add_argument("--model", type=Path, required=True, help="manifest of the trained model")
     arguments.add_argument("--answers", type=Path, required=True, help="every answer, Parquet")
-    arguments.add_argument("--out", type=Path, required=True, help="one score a benchmark, CSV")
+    arguments.add_argument("--out", type=Path, required=True, help="scores of the benchmarks, CSV")
     args = arguments.parse_args(argv)
-    job = load_spec(args.spec, EvaluateJob)
-    check_evaluation(job.model, job.benchmarks)
-    asked = {name: read_questions(source.path) for name, source in job.benchmarks.items()}
+    job, serving = load_spec(args.spec, EvaluateJob), load_spec(args.serving, ServingJob)
+    check_evaluation(job)
+    model = manifest_folder(args.model)
+    answers, scores, facts = {}, {}, {}
 
-    # Only now: torch and transformers take seconds to import.
-    from workflow_scripts.model_folders import manifest_folder
-    from workflow_scripts.vlm.answering import choose, write_answers
-    from workflow_scripts.vlm.batches import Batches
-    from workflow_scripts.vlm.model import load
+    # All files are read before anything heavy begins, so that what is missing shows at once.
+    blocks, asked = {}, []
+    engine_asked = asked_of_engine(job.benchmarks)
+    for name, benchmark in job.benchmarks.items():
+        if benchmark.results is not None:
+            answers[name], scores[name] = read_results(name, benchmark)
+        elif name in engine_asked:
+            asked.append((BENCHMARKS[name], read_questions(BENCHMARKS[name], benchmark.path)))
+        else:
+            blocks[name] = blocks_benchmarks.read_questions(benchmark.path)
 
-    model, processor = load(manifest_folder(args.model), job.model)
-    model.eval()
-    batches = Batches(processor, job.model.pad_to_square, model.config.text_config.max_position_embeddings)
-    progress = Progress(sum(map(len, asked.values())), "questions")
-    answers, scores = [], []
-    for name, questions in asked.items():
-        free = [question for question in questions if question["options"] is None]
-        closed = [question for question in questions if question["options"] is not None]
-        texts = write_answers(model, batches, [_asked(q) for q in free], job.max_new_tokens)
-        choices = choose(model, batches, [_asked(q) for q in closed], [q["options"] for q in closed])
-        rows = [_row(name, q, text, extract(q["kind"], text), "word") for q, text in zip(free, texts, strict=True)]
-        for question, choice in zip(closed, choices, strict=True):
-            option = question["options"][choice]
-            rows.append(_row(name, question, option, option, "likelihood"))
-        answers += rows
-        scores.append(score(name, rows))
-        progress.update(len(questions))
-    write_table(args.answers, answers, "answers")
-    write_run_record(args.out, job.model_dump(mode="json"), num_questions=len(answers))
-    write_table(args.out, scores, "benchmark_scores")
-
-
-def _asked(question: dict[str, Any]) -> tuple[Path, str]:
-    return question["image"], question["question"]
-
-
-def _row(
-    benchmark: str, question: dict[str, Any], raw_answer: str, answer: str | None, extraction: str
-) -> dict[str, Any]:
-    """A row of the table `answers`."""
-    return {
-        "benchmark": benchmark,
-        "question_id": question["id"],
-        "group": question["group"],
-        "kind": question["kind"],
-        "image": question["image"].name,
-        "raw_answer": raw_answer,
-        "answer": answer,
-        "extraction": extraction if answer is not None else None,
-        "expected": question["answer"],
-        "correct": answer == question["answer"],
-        "guess": None,
-    }
+    if blocks:
+        answers |= blocks_benchmarks.answer(model, job.model, blocks, job.max_new_tokens)
+        scores |= {name: [score_blocks(name, answers[name])] for name in blocks}
+    if asked:
+        engines.check(asked_engine(job.engine, model, 1), "understanding")
+        weights = fingerprint(read_json(args.model)["files"])
+        raw, engine_facts = ask(job, serving, model, weights, asked, args.out.parent / "raw_answers")
+        for benchmark, questions in asked:
+            rows = raw[benchmark.name]
+            answers[benchmark.name] = [answer_row(benchmark, q, rows[q.id]["raw_answer"]) for q in questions]
+            scores[benchmark.name] = score(benchmark, answers[benchmark.name])
+        ends = {name: dict(Counter(row["finish_reason"] for row in rows.values())) for name, rows in raw.items()}
+        facts = {"finish_reasons": ends, **engine_facts}
+    all_answers = [row for name in job.benchmarks for row in answers[name]]
+    write_table(args.answers, all_answers, "answers")
+    write_run_record(args.out, job.model_dump(mode="json"), num_questions=len(all_answers), **facts)
+    write_table(args.out, [row for name in job.benchmarks for row in scores[name]], "benchmark_scores")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,9 @@
-"""What this version can train and measure, checked before anything heavy is imported or any work begins.
-
-The real benchmarks are not answered yet: each says so, naming its key of the config.
-"""
+"""What training and measuring need to be there, checked before anything heavy is imported or any work begins."""
 
 from workflow_scripts.benchmarks import UNDERSTANDING
-from workflow_scripts.errors import NotInThisVersion, UserError, unknown
-from workflow_scripts.spec import Source, VlmModel, VlmStage
+from workflow_scripts.errors import UserError, unknown
+from workflow_scripts.plan import EvaluateJob, asked_of_engine
+from workflow_scripts.spec import Source, VlmStage
 
 _PIPELINE = "understanding.pipelines.<pipeline>"
 
@@ -15,18 +13,15 @@ def check_training(stage_name: str, stage: VlmStage) -> None:
     check_folder(f"{_PIPELINE}.{stage_name}.data", stage.data)
 
 
-def check_evaluation(model: VlmModel, benchmarks: dict[str, Source]) -> None:
-    """Raise NotInThisVersion naming the first benchmark that this version cannot score, UserError for an unknown
-    one."""
-    for name, source in benchmarks.items():
+def check_evaluation(job: EvaluateJob) -> None:
+    """Raise UserError for an unknown benchmark or one whose folder is missing."""
+    for name, benchmark in job.benchmarks.items():
         if name not in UNDERSTANDING:
             raise unknown("understanding.benchmarks", name, UNDERSTANDING)
-        if not name.startswith("blocks_"):
-            raise NotInThisVersion(
-                f"understanding.benchmarks.{name}: {UNDERSTANDING[name].title} comes in a later version; this one "
-                "scores the benchmarks of the blocks world"
-            )
-        check_folder(f"understanding.benchmarks.{name}", source)
+        if benchmark.results is None or benchmark.path is not None:
+            check_folder(f"understanding.benchmarks.{name}", benchmark)
+    if asked_of_engine(job.benchmarks) and job.engine is None:
+        raise UserError(f"--spec: 'engine' is null, but {asked_of_engine(job.benchmarks)[0]} needs one")
 
 
 def check_folder(key: str, source: Source) -> None:

@@ -5,6 +5,7 @@ import base64
 import functools
 import hashlib
 import json
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -127,6 +128,9 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
+_READING = threading.Lock()  # so that threads do not read the same row group several times over
+
+
 @functools.lru_cache(maxsize=4)
 def _row_group(file: str, group: int, column: str) -> list[Any]:
     import pyarrow.parquet
@@ -149,4 +153,5 @@ def _group_starts(file: str) -> list[int]:
 def _cell(file: str, row: int, column: str) -> Any:
     starts = _group_starts(file)
     group = next(g for g in range(len(starts) - 1) if row < starts[g + 1])
-    return _row_group(file, group, column)[row - starts[group]]
+    with _READING:
+        return _row_group(file, group, column)[row - starts[group]]
