@@ -44,7 +44,7 @@ rule plot:
         aggregates=rules.regress.input.aggregates,
         regression=rules.regress.output.regression,
         influence=rules.regress.output.influence,
-        code=code_of("analysis"),
+        code=[*code_of("analysis"), "workflow_scripts/drawing.py"],
     output:
         expand(f"{RESULTS}/figures/{{figure}}.{{suffix}}", figure=FIGURES, suffix=["svg", "png"]),
     log:
@@ -76,8 +76,9 @@ rule write_report:
         figures=rules.plot.output,
         aggregates=rules.regress.input.aggregates,
         judging=judging_tables(),
-        statistics=[f"{RESULTS}/captions/{captioner}/statistics.csv" for captioner in CONFIG.captioners],
+        captions=caption_tables(),
         code=code_of("report"),
+        templates=[str(path) for path in sorted(Path("workflow_scripts/report/templates").rglob("*.*"))],
     output:
         f"{RESULTS}/report.html",
     log:

@@ -1,4 +1,5 @@
-"""Captions of the pool: one job a range of shards and captioner, then one manifest and the statistics a captioner."""
+"""Captions of the pool: one job a range of shards and captioner, then one manifest and the
+statistics a captioner, and figures of all."""
 
 CAPTION_JOBS = plan.caption_jobs(CONFIG)
 
@@ -82,3 +83,38 @@ rule caption_statistics:
         "{resources.python} -m workflow_scripts.captions.statistics --spec {params.spec:q} --captions {input.captions}"
         " --threads {threads} --out {output.statistics} --limits {output.limits} --lengths {output.lengths}"
         " > {log} 2>&1"
+
+
+rule plot_captions:
+    input:
+        tables=expand(
+            f"{RESULTS}/captions/{{captioner}}/{{table}}.csv",
+            captioner=CONFIG.captioners,
+            table=["statistics", "limits", "lengths"],
+        ),
+        code=[*(f"workflow_scripts/captions/{name}.py" for name in ("plot", "figures")), "workflow_scripts/drawing.py"],
+    output:
+        expand(
+            f"{RESULTS}/figures/{{figure}}.{{suffix}}",
+            figure=["caption_faults", "caption_lengths"],
+            suffix=["svg", "png"],
+        ),
+    log:
+        f"{RESULTS}/logs/plot_captions.log",
+    benchmark:
+        f"{RESULTS}/logs/plot_captions.tsv"
+    localrule: True
+    conda:
+        "../envs/core.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=30,
+        python=PYTHON,
+    params:
+        spec=plan.as_param(plan.collect_job(CONFIG)),
+    message:
+        "Draw the figures of the captions"
+    shell:
+        "{resources.python} -m workflow_scripts.captions.plot --spec {params.spec:q} --captions {RESULTS}/captions"
+        " --out-dir {RESULTS}/figures > {log} 2>&1"

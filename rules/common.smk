@@ -126,12 +126,28 @@ def compared_verdicts():
     return files + [f"{folder}/{name}/retest/verdicts.parquet" for name in job.retested]
 
 
+def caption_tables():
+    """What the report says about the pool and its captions."""
+    if CONFIG.published:
+        return []
+    tables = [
+        f"{RESULTS}/captions/{captioner}/{table}.csv"
+        for captioner in CONFIG.captioners
+        for table in ("statistics", "limits")
+    ]
+    return [f"{RESULTS}/pool/left_out.csv", *tables, *rules.plot_captions.output]
+
+
 def judging_tables():
     """What the report says about the judge and the captions beside C and P."""
     if CONFIG.published:
         return []
     tables = [f"{RESULTS}/{name}.csv" for name in ("capeval_baselines", "reliability", "confusion")]
-    tables += [f"{RESULTS}/capeval/{captioner}/diagnosis.csv" for captioner in CONFIG.captioners]
+    tables += [
+        f"{RESULTS}/capeval/{captioner}/{name}.csv"
+        for captioner in CONFIG.captioners
+        for name in ("diagnosis", "flagged")
+    ]
     return tables + ([f"{RESULTS}/capeval/canaries.csv"] if plan.judge_is_model(CONFIG) else [])
 
 

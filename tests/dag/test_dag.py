@@ -43,7 +43,11 @@ def test_the_report_needs_the_baselines_and_a_check_of_the_judge(checkout):
         "judge_captions_again": 1,
     }
     more |= {"judge_canaries": 1, "collect_baselines": 1, "measure_reliability": 1, "diagnose_captions": 1}
-    assert job_counts(checkout, "results/report.html") == PAPER | more | {"plot": 1, "write_report": 1}
+    assert job_counts(checkout, "results/report.html") == PAPER | more | {
+        "plot": 1,
+        "plot_captions": 1,
+        "write_report": 1,
+    }
 
 
 def test_a_second_judge_reads_the_captioners(checkout, small):

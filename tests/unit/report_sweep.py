@@ -18,10 +18,14 @@ from workflow_scripts.analysis import regress
 from workflow_scripts.analysis.settings import AnalysisJob, PipelineScores, figure_names
 from workflow_scripts.blocks.judge import DIMENSIONS, checklist, judge_item
 from workflow_scripts.blocks.world import describe, dial, render, sample_scene, say
+from workflow_scripts.capeval.benchmark import read_benchmark
+from workflow_scripts.capeval.diagnose import diagnose, fault_shares
+from workflow_scripts.captions.read import FAULTS
 from workflow_scripts.files import write_json, write_jsonl, write_run_record, write_text
-from workflow_scripts.records import SCHEMAS, write_table
+from workflow_scripts.records import write_table
 from workflow_scripts.report.settings import ReportJob
 from workflow_scripts.spec import (
+    BASELINES,
     Generate,
     PoolSource,
     SftStage,
@@ -81,12 +85,37 @@ def write_sweep(results: Path, images: int = 12, seeds: tuple[int, ...] = (0,)) 
     )
 
 
+def _capeval_row(captioner: str, kind: str, group: str, verdicts: pd.DataFrame) -> dict:
+    """A row of table `capeval`, with intervals of a fixed width."""
+    counts = verdicts["verdict"].value_counts()
+    yes, no, unsaid = (int(counts.get(verdict, 0)) for verdict in ("yes", "no", "not_mentioned"))
+    c, p = 100 * (yes + no) / (yes + no + unsaid), 100 * yes / (yes + no)
+    return {
+        "captioner": captioner,
+        "group_kind": kind,
+        "group": group,
+        "C": c,
+        "C_low": c - 2.5,
+        "C_high": c + 2.5,
+        "P": p,
+        "P_low": p - 3,
+        "P_high": p + 3,
+        "num_yes": yes,
+        "num_no": no,
+        "num_not_mentioned": unsaid,
+        "num_unjudged": 0,
+    }
+
+
 class _Writer:
     def __init__(self, results: Path, images: int, seeds: tuple[int, ...]) -> None:
         self.results, self.seeds, self.rng = results, seeds, random.Random(0)
         scenes = [sample_scene(self.rng, counts=(1 + n % 4,)) for n in range(images)]
         self.scenes = {f"B{n:03d}.png": scene for n, scene in enumerate(scenes)}
         self.data = results / "world/capeval"
+        self.dimensions: list[dict] = []  # rows of table `capeval`
+        self.verdicts: dict[str, pd.DataFrame] = {}
+        self.said: dict[str, pd.Series] = {}  # captions of the benchmark's images
         probe = results / "probe"
         write_run_record(probe, {})  # slow, so once
         self.record = json.loads(Path(f"{probe}.run.json").read_text())
@@ -99,7 +128,9 @@ class _Writer:
         captioners = [
             {"captioner": c, "family": family, "label": label} for c, (label, family, *_) in CAPTIONERS.items()
         ]
-        for name, rows in (("capeval", capeval), ("scores", scores), ("captioners", captioners)):
+        self.write_judging(capeval)
+        overall_first = capeval + self.dimensions
+        for name, rows in (("capeval", overall_first), ("scores", scores), ("captioners", captioners)):
             write_table(self.results / f"{name}.csv", rows, name)
         tables = [part for name in ("capeval", "scores", "captioners") for part in (f"--{name}", self._table(name))]
         for name in ("models", "influence", "sensitivity"):
@@ -115,7 +146,7 @@ class _Writer:
                 str(self.results / "summary.json"),
             ]
         )
-        for name in figure_names(analysis):
+        for name in (*figure_names(analysis), "caption_faults", "caption_lengths"):
             write_text(self.results / f"figures/{name}.svg", EMPTY_SVG)
         pool = plan.PoolJob(sources={"world": PoolSource(path=Path("pool"), count=100)}, size=100, seed=0)
         self.note("pool/images.parquet", pool)
@@ -201,32 +232,44 @@ class _Writer:
                 seed=0,
             ),
         )
-        statistics = dict.fromkeys(SCHEMAS["caption_statistics"].names, 0) | {
-            "captioner": captioner,
-            "num_images": 100,
-            "num_usable": 100,
-            "words_mean": 9.5,
-            "distinct_words": 20,
-        }
-        write_table(self.results / f"captions/{captioner}/statistics.csv", [statistics], "caption_statistics")
-        counts = pd.Series([row["verdict"] for row in verdicts]).value_counts()
-        yes, no, unsaid = (int(counts.get(verdict, 0)) for verdict in ("yes", "no", "not_mentioned"))
-        c, p = 100 * (yes + no) / (yes + no + unsaid), 100 * yes / (yes + no)
-        return {
-            "captioner": captioner,
-            "group_kind": "overall",
-            "group": "all",
-            "C": c,
-            "C_low": c - 2.5,
-            "C_high": c + 2.5,
-            "P": p,
-            "P_low": p - 3,
-            "P_high": p + 3,
-            "num_yes": yes,
-            "num_no": no,
-            "num_not_mentioned": unsaid,
-            "num_unjudged": 0,
-        }
+        self.write_captions(captioner)
+        write_table(self.results / folder / "flagged.csv", [], "flagged")
+        self.verdicts[captioner] = table = pd.DataFrame(verdicts)
+        self.said[captioner] = pd.DataFrame(captions).set_index("image_id")["caption"]
+        self.dimensions += [_capeval_row(captioner, "dimension", d, rows) for d, rows in table.groupby("dimension")]
+        return _capeval_row(captioner, "overall", "all", table)
+
+    def write_captions(self, captioner: str) -> None:
+        """One captioner's tables of its captions of the pool: 100, all sound."""
+        faults = ("asked_again", *FAULTS, "failed")
+        statistics = {"captioner": captioner, "num_images": 100, "num_usable": 100, "share_at_limit": 0.0}
+        statistics |= {f"num_{fault}": 0 for fault in faults}
+        for unit in ("words", "tokens"):
+            statistics |= {f"{unit}_mean": 9.5, f"{unit}_p50": 9.0, f"{unit}_p95": 14.0, f"{unit}_max": 16}
+        statistics |= {"distinct_words": 20, "repetition": 0.01}
+        encoders = [("clip-llama", "language model", 64), ("sd3", "CLIP-L", 77), ("qwen-image", "Qwen", 64)]
+        limits = [
+            {"captioner": captioner, "pipeline": pipeline, "encoder": encoder, "limit": limit, "num_captions": 100,
+             "num_over": n, "share_over": n / 100}
+            for n, (pipeline, encoder, limit) in enumerate(encoders)
+        ]  # fmt: skip
+        folder = self.results / "captions" / captioner
+        write_table(folder / "statistics.csv", [statistics], "caption_statistics")
+        write_table(folder / "limits.csv", limits, "caption_limits")
+
+    def write_judging(self, capeval: list[dict]) -> None:
+        """Baselines, the diagnosis of every captioner, and no comparison of judgements: the judge is exact."""
+        baselines = [{**capeval[0], "captioner": name} for name in BASELINES]
+        write_table(self.results / "capeval_baselines.csv", baselines, "capeval")
+        write_table(self.results / "reliability.csv", [], "reliability")
+        write_table(self.results / "pool/left_out.csv", [], "left_out")
+        benchmark = read_benchmark(self.data)
+        shares = {name: fault_shares(table) for name, table in self.verdicts.items()}
+        means = pd.concat(shares.values()).groupby(level=0).mean()
+        for name, table in self.verdicts.items():
+            rows = diagnose(table, self.said[name], benchmark, shares[name], means, num_examples=3)
+            rows = [{"captioner": name, **row} for row in rows]
+            write_table(self.results / "capeval" / name / "diagnosis.csv", rows, "diagnosis")
 
     def write_models(self, captioner: str, capeval: list[dict]) -> list[dict]:
         """One captioner's models and pictures; its rows of scores.csv."""

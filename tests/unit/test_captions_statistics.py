@@ -109,8 +109,8 @@ def test_lengths_and_limits_are_those_of_the_pipelines_tokenizers(tmp_path):
     usable = [row["caption"] for row in captions(0) + captions(1) if row["error"] is None]
     expected = {
         ("my-vlm", "language model"): (12, [len(text.split()) for text in usable]),
-        ("my-sd3", "CLIP (tokenizer)"): (20, [len(text.split()) + 2 for text in usable]),
-        ("my-sd3", "CLIP (tokenizer_2)"): (20, [len(text.split()) + 2 for text in usable]),
+        ("my-sd3", "CLIP-L"): (20, [len(text.split()) + 2 for text in usable]),
+        ("my-sd3", "CLIP-G"): (20, [len(text.split()) + 2 for text in usable]),
     }
     qwen = AutoTokenizer.from_pretrained("resources/blocks/qwen-image/tokenizer")
     expected["my-qwen-image", "Qwen"] = (20, [len(qwen(text)["input_ids"]) + 5 for text in usable])

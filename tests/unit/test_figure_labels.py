@@ -11,7 +11,7 @@ from matplotlib.text import Annotation
 
 from workflow_scripts.analysis import figures
 from workflow_scripts.analysis.labels import label_points
-from workflow_scripts.analysis.plot import save
+from workflow_scripts.drawing import STYLE, family_styles, save
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -51,7 +51,7 @@ def test_coverage_precision_states_n_the_interval_and_its_method(tmp_path):
     caption = figures.coverage_precision(design, 0.95).get_supxlabel().replace("\n", " ")
     assert "n = 4 captioners of 3 families" in caption
     assert "95% intervals, bootstrap over images (4 of 4 captioners have them)" in caption
-    with matplotlib.rc_context(figures.STYLE):
+    with matplotlib.rc_context(STYLE):
         for name in ("first", "second"):
             save(figures.coverage_precision(design, 0.95), tmp_path / name)
     assert (tmp_path / "first.svg").read_bytes() == (tmp_path / "second.svg").read_bytes()
@@ -61,7 +61,7 @@ def test_coverage_precision_states_n_the_interval_and_its_method(tmp_path):
 
 def test_families_differ_in_colour_marker_and_grey():
     design = pd.DataFrame({"family": list("abcdefgh")})
-    styles = list(figures.family_styles(design).values())
+    styles = list(family_styles(design).values())
     assert len({marker for _, marker in styles}) == len({color for color, _ in styles}) == 8
     greys = [np.dot(matplotlib.colors.to_rgb(color), [0.299, 0.587, 0.114]) for color, _ in styles[:4]]
     assert min(abs(a - b) for a, b in pairwise(greys)) > 0.1

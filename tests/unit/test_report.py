@@ -121,7 +121,7 @@ def test_key_table_equals_the_tables(made, page):
     _, results = made
     head, *rows = page.tables[0]
     assert [row[0] for row in rows] and len(rows) == len(CAPTIONERS)
-    capeval = pd.read_csv(results / "capeval.csv").set_index("captioner")
+    capeval = pd.read_csv(results / "capeval.csv").query("group_kind == 'overall'").set_index("captioner")
     scores = pd.read_csv(results / "scores.csv").groupby(["captioner", "pipeline"]).score.mean().unstack()
     labels = {label: name for name, (label, *_) in CAPTIONERS.items()}
     expected = {"Ccoverage": capeval.C, "Pprecision": capeval.P}
@@ -444,3 +444,135 @@ def test_scores_shown_are_of_the_variant_that_is_explained(copied):
     cells = {row["outcome"]: row["cells"][-2] for row in found["rows"]}
     assert cells["clip-llama"] and cells["hallucination"] is None, "existence has one figure"
     assert "their own headline" in render(job, results)
+
+
+def rows_under(page, *heads):
+    """The rows, without the head, of the one table whose head has these cells."""
+    (found,) = [table[1:] for table in page.tables if set(heads) <= set(table[0])]
+    return found
+
+
+def test_statistics_and_limits_of_captions_are_shown(copied):
+    job, results = copied
+    path = results / "captions/late/statistics.csv"
+    changes = {"num_usable": 90, "num_refusal": 7, "num_cut": 3, "num_asked_again": 12, "share_at_limit": 0.034,
+               "words_p50": 8, "words_p95": 31.6, "tokens_p50": None, "tokens_p95": None, "tokens_max": None,
+               "distinct_words": 1234, "repetition": 0.25}  # fmt: skip
+    change(path, "caption_statistics", lambda t: [t.__setitem__(c, value) for c, value in changes.items()])
+    change(
+        results / "captions/late/limits.csv", "caption_limits", lambda t: t.__setitem__("share_over", [0.5, 1, None])
+    )
+    left_out = [
+        {"source": "coco", "path": f"{n}.jpg", "reason": "duplicate", "detail": "of 0.jpg"} for n in range(1200)
+    ]
+    left_out.append({"source": "sam", "path": "z.jpg", "reason": "too_large", "detail": None})
+    write_table(results / "pool/left_out.csv", left_out, "left_out")
+    page = Page(render(job, results))
+    late = next(row for row in rows_under(page, "Captioner", "With a fault") if row[0] == "Late")
+    assert late == ["Late", "90", "10", "12", "3.4 %", "8 / 32", "– / – / –", "1,234", "25.0 %"]
+    limits = rows_under(page, "CLIP-Lsd3, 77")
+    assert ["Late", "50.0 %", "100.0 %", "–"] in limits and ["Exact", "0.0 %", "1.0 %", "2.0 %"] in limits
+    assert rows_under(page, "Source", "Reason") == [
+        ["coco", "duplicate", "1,200", "0.jpgof 0.jpg"],
+        ["sam", "too large", "1", "z.jpg"],
+    ]
+
+
+def test_figure_of_faults_is_shown_where_there_are_any(copied):
+    job, results = copied
+    name = "Bars of the share of images without a sound caption"
+    assert name not in render(job, results)
+    change(results / "captions/late/statistics.csv", "caption_statistics", lambda t: t.__setitem__("num_echo", 1))
+    assert name in render(job, results)
+
+
+def test_baselines_stand_beside_the_captioners(copied):
+    job, results = copied
+    path = results / "capeval_baselines.csv"
+    change(path, "capeval", lambda t: t.__setitem__("C", [98.04, 7.25, 1.0]))
+    change(path, "capeval", lambda t: t.__setitem__("P", [99.0, 30.0, None]))
+    rows = rows_under(Page(render(job, results)), "Captions by", "Unjudged items")
+    coverage = read_table(results / "capeval.csv", "capeval").query("group_kind == 'overall'").C
+    shown = [float(row[1].split("[")[0]) for row in rows]
+    assert shown == [*coverage.sort_values(ascending=False).round(1), 98.0, 7.2, 1.0]
+    assert [row[2].split("[")[0] for row in rows[-3:]] == ["99.0", "30.0", "–"]
+
+
+def with_model_judge(results, canaries, reliability):
+    """Let a model be the judge."""
+    for path in (results / "capeval").glob("*/verdicts.parquet.run.json"):
+        record = json.loads(path.read_text())
+        record["spec"]["engine"] |= {"engine": "server", "server_model": "Judge-72B"}
+        path.write_text(json.dumps(record))
+    write_table(results / "capeval/canaries.csv", canaries, "canaries")
+    write_table(results / "reliability.csv", reliability, "reliability")
+
+
+def canary(number, kind, agrees):
+    return {
+        "judge": "Judge-72B",
+        "canary": "kitchen",
+        "item_index": number,
+        "kind": kind,
+        "question": f"Q{number}?",
+        "expected": "yes",
+        "verdict": "yes" if agrees else "not_mentioned",
+        "reasoning": None,
+        "agrees": agrees,
+    }
+
+
+def test_reliability_of_a_model_judge_is_shown(copied):
+    job, results = copied
+    canaries = [canary(n, "stated" if n < 15 else "injection", n != 3) for n in range(20)]
+    one = {"captioner": "late", "kind": "orders", "num_items": 4321, "num_unjudged": 5, "agreement": 0.913,
+           "kappa": 0.8, "kappa_low": 0.75, "kappa_high": 0.85}  # fmt: skip
+    other = one | {"captioner": "human", "kind": "retest", "kappa": None, "kappa_low": None, "kappa_high": None}
+    with_model_judge(results, canaries, [one, other])
+    page = Page(render(job, results))
+    text = " ".join("".join(page.text).split())
+    assert "Judge-72B was asked 20 questions whose answers are known" in text
+    assert "it was right on 19 (stated 14 of 15, injection 5 of 5)" in text
+    assert [row[0] for row in rows_under(page, "Question", "Expected")] == ["Q3?"]
+    assert rows_under(page, "Captions by", "Kappa") == [
+        ["Against the same items in another order"],
+        ["Late", "4,321", "91.3 %", "0.80[0.75, 0.85]", "5"],
+        ["Against asked again with another seed"],
+        ["People", "4,321", "91.3 %", "––", "5"],
+    ]
+    assert warnings(read_sweep(job, results, None)) == [], "19 of 20 is enough"
+
+
+def test_a_judge_that_errs_and_captions_that_talk_to_it_are_warned_of(copied):
+    job, results = copied
+    with_model_judge(results, [canary(n, "stated", n % 5 > 0) for n in range(20)], [])
+    flags = [{"image_id": "B1.png", "kind": "verdict_demand", "excerpt": ATTACK}] * 2
+    write_table(results / "capeval/warm/flagged.csv", flags, "flagged")
+    found = {warning["title"]: warning["items"] for warning in warnings(read_sweep(job, results, None))}
+    assert found["Questions with known answers"] == ["Judge-72B: right on 16 of 20 (80.0%)"]
+    (told,) = found["Captions that may be talking to the judge"]
+    assert told.startswith("Warm: 1 captions (2 verdict demand), such as")
+    html = render(job, results)
+    assert "<script" not in html and "&lt;script&gt;window.pwned" in html
+
+
+def test_dimensions_are_those_of_capeval_csv(made, page):
+    table = read_table(made[1] / "capeval.csv", "capeval").query("group_kind == 'dimension'")
+    head, *rows = next(table for table in page.tables if "instancemissed, wrong" in table[0])
+    values = table.set_index(["captioner", "group"])
+    labels = {label: name for name, (label, *_) in CAPTIONERS.items()}
+    for row in rows:
+        for title, cell in zip(head[1:], row[1:], strict=True):
+            of = values.loc[(labels[row[0]], title.removesuffix("missed, wrong"))]
+            assert cell == f"{100 - of.C:.0f}{100 - of.P:.0f}"
+
+
+def test_diagnosis_shows_what_is_above_the_mean_with_examples(made, page):
+    table = read_table(made[1] / "capeval/brief/diagnosis.csv", "diagnosis")
+    above = table[table.share > table.mean_share]
+    text = " ".join("".join(page.text).split())
+    first = above.iloc[0]
+    assert f"Brief: {first.dimension} {first.fault} {first.share:.0f} %" in text
+    shown = above[above.dimension.eq(first.dimension) & above.fault.eq(first.fault)]
+    assert len(shown) == 3 and all(question in text for question in shown.question)
+    assert "Exact: nothing above the mean" in text

@@ -1,8 +1,5 @@
 """The figures of a sweep. Colour and marker stand for the family; each figure states n, the interval and its method."""
 
-import textwrap
-from math import ceil
-
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -15,43 +12,10 @@ from workflow_scripts.analysis.inference import design_matrix
 from workflow_scripts.analysis.influence import cooks_distance
 from workflow_scripts.analysis.labels import label_points
 from workflow_scripts.analysis.outcomes import Outcome
+from workflow_scripts.drawing import caption, family_handles, family_styles, legend, settle
 
-matplotlib.use("Agg")
-STYLE = {
-    "font.size": 9,
-    "axes.titlesize": 9.5,
-    "axes.labelsize": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "0.92",
-    "grid.linewidth": 0.8,
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-    "svg.hashsalt": "capsweep",
-    "figure.dpi": 100,
-    "savefig.dpi": 160,
-    "savefig.facecolor": "white",
-}
-# Okabe and Ito's colours, in an order whose lightness alternates, so that neighbours differ in grey as well.
-FAMILY_STYLES = [
-    ("#0072B2", "o"),
-    ("#E69F00", "s"),
-    ("#009E73", "^"),
-    ("#CC79A7", "D"),
-    ("#56B4E9", "v"),
-    ("#D55E00", "P"),
-    ("#000000", "X"),
-    ("#999999", "*"),
-]
 TERM_NAMES = {"C": "coverage C", "P": "precision P", "C-P": "C - P"}
 SPEC_MARKERS = ["o", "s", "D", "^", "v", "P", "X", "<", ">", "*"]
-
-
-def family_styles(design: pd.DataFrame) -> dict[str, tuple[str, str]]:
-    """(colour, marker) by family, in the order in which the families appear."""
-    families = list(dict.fromkeys(design.family))
-    return {family: FAMILY_STYLES[i % len(FAMILY_STYLES)] for i, family in enumerate(families)}
 
 
 def coverage_precision(design: pd.DataFrame, confidence: float) -> Figure:
@@ -62,7 +26,7 @@ def coverage_precision(design: pd.DataFrame, confidence: float) -> Figure:
     _points(ax, design, design.C, design.P, z * design.C_se, z * design.P_se)
     ax.set(xlabel="Coverage C (%)", ylabel="Precision P (%)")
     ax.margins(0.12)
-    _legend(figure, _family_handles(design))
+    legend(figure, family_handles(design))
     known = int(design[["C_se", "P_se"]].notna().all(axis=1).sum())
     stated = (
         f"Bars: {confidence:.0%} intervals, bootstrap over images ({known} of {len(design)} captioners have them)."
@@ -70,8 +34,8 @@ def coverage_precision(design: pd.DataFrame, confidence: float) -> Figure:
         else "No intervals: the source has none."
     )
     r = np.corrcoef(design.C, design.P)[0, 1]
-    _caption(figure, f"{_size(design)} {stated} Correlation of C and P: {r:.2f}.")
-    _settle(figure)
+    caption(figure, f"{_size(design)} {stated} Correlation of C and P: {r:.2f}.")
+    settle(figure)
     steps = z * np.array([-1.0, -0.5, 0.5, 1.0])
     bars = [(design.C + step * design.C_se, design.P) for step in steps]
     bars += [(design.C, design.P + step * design.P_se) for step in steps]
@@ -106,14 +70,14 @@ def partial_regression(
             ax.margins(0.1, 0.14)
             avoid = np.concatenate([np.column_stack([x_rest, y_rest]), line])
             to_label.append((ax, x_rest[named], y_rest[named], [design.label.iloc[i] for i in named], avoid))
-    _legend(figure, _family_handles(design))
+    legend(figure, family_handles(design))
     names = "" if single else " Named: the three captioners of largest Cook's distance."
-    _caption(
+    caption(
         figure,
         f"{_size(design)} Residuals after regressing on the other regressor. Line: OLS slope (score points per point); "
         f"band: {_method(confidence, len(design))}.{names}",
     )
-    _settle(figure)
+    settle(figure)
     for places in to_label:
         label_points(*places)
     return figure
@@ -145,10 +109,10 @@ def coefficients(regression: pd.DataFrame, outcomes: list[Outcome], confidence: 
         Line2D([], [], color=color, marker=marker, markerfacecolor=fill, markersize=5, linewidth=1.2, label=spec)
         for spec, (color, marker, fill) in zip(specs, styles, strict=True)
     ]
-    _legend(figure, handles)
+    legend(figure, handles)
     sizes = ", ".join(f"{spec} {int(n)}" for spec, n in table.groupby("spec", sort=False).n_obs.first().items())
     other = "jackknife for `simex`, HC3 for the others" if "simex" in specs else "HC3 for the others"
-    _caption(
+    caption(
         figure,
         f"n captioners: {sizes}. Bars: {confidence:.0%} intervals with t(n - 3), classical for `published`, {other}. "
         "Arrows: the interval goes on beyond the axis.",
@@ -193,10 +157,10 @@ def leave_one_out(
         ax.grid(False, axis="y")
         ax.set(title=TERM_NAMES[term], xlabel="score points per point", ylim=(len(names) - 0.5, -0.5))
     axes[0].set_yticks(range(len(names)), names)
-    _legend(figure, _family_handles(design))
+    legend(figure, family_handles(design))
     undefined = int(influence.estimate[influence.outcome.isin(names) & influence.term.isin(["C", "P"])].isna().sum())
     missing = f" {undefined} estimates are not defined (C and P of the rest lie on one line)." if undefined else ""
-    _caption(
+    caption(
         figure,
         f"{_size(design)} Per outcome, from above: estimate with {_method(confidence, len(design))}; estimates without "
         f"one captioner (small marks, its family's marker); without one family (large marks).{missing}",
@@ -239,18 +203,6 @@ def _points(ax: Axes, design: pd.DataFrame, x, y, x_error=None, y_error=None) ->
         )
 
 
-def _family_handles(design: pd.DataFrame) -> list[Line2D]:
-    return [
-        Line2D([], [], color=color, marker=marker, linestyle="none", markersize=6, label=family)
-        for family, (color, marker) in family_styles(design).items()
-    ]
-
-
-def _legend(figure: Figure, handles: list[Line2D]) -> None:
-    rows = ceil(len(handles) / 6)
-    figure.legend(handles=handles, loc="outside upper center", ncols=ceil(len(handles) / rows), fontsize=8)
-
-
 def _spec_style(k: int, number: int) -> tuple[str, str, str]:
     if k == 0:
         return "0.55", SPEC_MARKERS[0], "white"
@@ -286,14 +238,3 @@ def _method(confidence: float, n: int) -> str:
 
 def _size(design: pd.DataFrame) -> str:
     return f"n = {len(design)} captioners of {design.family.nunique()} families."
-
-
-def _settle(figure: Figure) -> None:
-    """Lay the figure out for good, so that what is added later moves nothing."""
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
-
-
-def _caption(figure: Figure, text: str) -> None:
-    width = int(figure.get_figwidth() * 15.5)
-    figure.supxlabel(textwrap.fill(text, width), fontsize=8, color="0.25", x=0.01, ha="left", linespacing=1.3)

@@ -12,14 +12,14 @@ written unless everything could be computed; a missing score stops it, and all m
 import logging
 from pathlib import Path
 
-from workflow_scripts.analysis.outcomes import read_design, read_outcomes
 from workflow_scripts.analysis.regression import influence_table, regression_tables
 from workflow_scripts.analysis.sensitivity import sensitivity_table
 from workflow_scripts.analysis.settings import AnalysisJob
 from workflow_scripts.analysis.summary import summary
+from workflow_scripts.analysis.tables import read_tables, table_arguments
 from workflow_scripts.command import load_spec, parser, run
 from workflow_scripts.files import write_json, write_run_record
-from workflow_scripts.records import read_table, write_table
+from workflow_scripts.records import write_table
 
 log = logging.getLogger("capsweep")
 
@@ -27,19 +27,14 @@ log = logging.getLogger("capsweep")
 def main(argv: list[str] | None = None) -> None:
     """Run the command."""
     arguments = parser(__doc__)
-    for name in ("capeval", "scores", "captioners"):
-        arguments.add_argument(f"--{name}", required=True, type=Path, help=f"table `{name}` to read")
-    arguments.add_argument("--aggregates", type=Path, help="table `aggregates` to read: U and G as printed")
+    table_arguments(arguments)
     for name in ("regression", "models", "influence", "sensitivity"):
         arguments.add_argument(f"--{name}", required=True, type=Path, help="table to write (CSV)")
     arguments.add_argument("--summary", required=True, type=Path, help="JSON to write")
     args = arguments.parse_args(argv)
     job = load_spec(args.spec, AnalysisJob)
 
-    captioners = read_table(args.captioners, "captioners")
-    design = read_design(read_table(args.capeval, "capeval"), captioners, job.capeval_confidence)
-    aggregates = read_table(args.aggregates, "aggregates") if args.aggregates else None
-    outcomes = read_outcomes(job, design.index, read_table(args.scores, "scores"), aggregates)
+    _, _, design, outcomes = read_tables(job, args.capeval, args.scores, args.captioners, args.aggregates)
     log.info("%d captioners of %d families, %d outcomes", len(design), design.family.nunique(), len(outcomes))
 
     regression, models = regression_tables(job, design, outcomes)

@@ -44,9 +44,9 @@ def read_encoders(pipelines: dict[str, TextReader]) -> list[Encoder]:
             tokenizer = _read_tokenizer(folder)[0]
             encoders.append(Encoder(name, "language model", reader.max_tokens, tokenizer, False, ""))
         elif reader.family == "sd3":
-            for part in ("tokenizer", "tokenizer_2"):
+            for part, encoder in (("tokenizer", "CLIP-L"), ("tokenizer_2", "CLIP-G")):
                 tokenizer, own_limit = _read_tokenizer(folder / part)
-                encoders.append(Encoder(name, f"CLIP ({part})", own_limit, tokenizer, True, ""))
+                encoders.append(Encoder(name, encoder, own_limit, tokenizer, True, ""))
             if (folder / "tokenizer_3").is_dir():  # T5, which a pipeline may lack
                 tokenizer = _read_tokenizer(folder / "tokenizer_3")[0]
                 encoders.append(Encoder(name, "T5", reader.max_tokens, tokenizer, True, ""))

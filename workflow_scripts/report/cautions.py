@@ -6,9 +6,11 @@ from typing import Any
 import pandas as pd
 from scipy import stats
 
+from workflow_scripts.capeval.canaries import EXPECTED_AGREEMENT
 from workflow_scripts.captions.read import count_faults
 from workflow_scripts.files import read_run_record
 from workflow_scripts.records import read_table
+from workflow_scripts.report.judging import canaries, judge_is_model
 from workflow_scripts.report.sweep import Sweep
 
 Data = dict[str, Any]
@@ -38,6 +40,7 @@ def warnings(sweep: Sweep) -> list[Data]:
     ]
     if not sweep.job.published:
         found += [_caption_faults(sweep), _capeval_faults(sweep), _left_out_of_training(sweep)]
+        found += [_judge_errs(sweep), _talks_to_judge(sweep)]
     return [warning for warning in found if warning["items"]]
 
 
@@ -106,7 +109,7 @@ def _constant(sweep: Sweep) -> Data:
 def _caption_faults(sweep: Sweep) -> Data:
     items = []
     for captioner in sweep.captioners:
-        row = read_table(sweep.results / f"captions/{captioner}/statistics.csv", "caption_statistics").iloc[0]
+        row = read_table(sweep.captions_file(captioner, "statistics.csv"), "caption_statistics").iloc[0]
         items += _faults(sweep.label(captioner), {fault: row[f"num_{fault}"] for fault in FAULTS}, row.num_images)
     return _warning(
         "Captions of the pool",
@@ -157,6 +160,30 @@ def _training_faults(record: Data) -> list[str]:
         if facts["num_cut"]:
             told.append(f"{encoder} cuts {facts['num_cut']:,} at {facts['limit']} tokens")
     return told
+
+
+def _judge_errs(sweep: Sweep) -> Data:
+    told = canaries(sweep) if judge_is_model(sweep) else None
+    low = told and told["agreeing"] < EXPECTED_AGREEMENT * told["total"]
+    items = [f"{told['judge']}: right on {_share(told['agreeing'], told['total'])}"] if low else []
+    meaning = f"A judge that knows fewer than {EXPECTED_AGREEMENT:.0%} of these answers is not to be believed."
+    return _warning("Questions with known answers", meaning, items)
+
+
+def _talks_to_judge(sweep: Sweep) -> Data:
+    items = []
+    for captioner in sweep.captioners:
+        flagged = read_table(sweep.capeval_file(captioner, "flagged.csv"), "flagged")
+        if len(flagged):
+            kinds = ", ".join(f"{n} {kind.replace('_', ' ')}" for kind, n in flagged.kind.value_counts().items())
+            example = f"“{flagged.excerpt.iloc[0]}” ({flagged.image_id.iloc[0]})"
+            items.append(
+                f"{sweep.label(captioner)}: {flagged.image_id.nunique()} captions ({kinds}), such as {example}"
+            )
+    meaning = (
+        "They were judged like all others, as data. Look at their verdicts, and at the canaries that try the same."
+    )
+    return _warning("Captions that may be talking to the judge", meaning, items)
 
 
 def _by_benchmark(sweep: Sweep, rows: pd.DataFrame, tell: Any) -> Iterable[str]:

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from workflow_scripts.files import read_run_record
-from workflow_scripts.records import read_table
 from workflow_scripts.report.sweep import Sweep
 
 Data = dict[str, Any]
@@ -23,14 +22,7 @@ def what_was_run(sweep: Sweep) -> Data:
     prompts = list(dict.fromkeys(spec["prompt"] for spec in specs.values() if spec["engine"]["engine"] in ASKED))
     return {
         "captioners": [
-            {
-                "label": sweep.label(name),
-                "family": sweep.design.family[name],
-                **_captioner(spec, prompts),
-                "statistics": read_table(sweep.results / f"captions/{name}/statistics.csv", "caption_statistics").iloc[
-                    0
-                ],
-            }
+            {"label": sweep.label(name), "family": sweep.design.family[name], **_captioner(spec, prompts)}
             for name, spec in specs.items()
         ],
         "prompts": prompts,

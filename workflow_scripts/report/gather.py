@@ -6,11 +6,13 @@ from typing import Any
 
 from workflow_scripts.analysis.settings import figure_names
 from workflow_scripts.report import estimates, scores
+from workflow_scripts.report.captions import captions
 from workflow_scripts.report.cautions import warnings
 from workflow_scripts.report.conditions import what_was_run
 from workflow_scripts.report.curves import loss_curves
 from workflow_scripts.report.examples import examples
 from workflow_scripts.report.images import figure
+from workflow_scripts.report.judging import judging
 from workflow_scripts.report.pictures import generated
 from workflow_scripts.report.provenance import provenance
 from workflow_scripts.report.sweep import Sweep
@@ -40,14 +42,17 @@ def gather(sweep: Sweep, figures: Path) -> Data:
         "warnings": warnings(sweep),
         "provenance": provenance(sweep),
         "conditions": None,
+        "captions": None,
+        "judging": None,
         "examples": None,
         "generated": None,
         "curves": None,
     }
     if job.published:
-        left_out.append("Captions, pictures and training: this sweep takes its scores from published tables.")
+        left_out.append("Captions, judging, pictures and training: this sweep takes its scores from published tables.")
     else:
-        page["conditions"], page["curves"] = what_was_run(sweep), loss_curves(sweep)
+        page |= {"conditions": what_was_run(sweep), "captions": captions(sweep), "judging": judging(sweep)}
+        page["curves"] = loss_curves(sweep)
         if job.num_examples:
             page["examples"] = examples(sweep)
         else:
@@ -63,7 +68,8 @@ def gather(sweep: Sweep, figures: Path) -> Data:
 
 
 def _figure_files(sweep: Sweep, figures: Path) -> list[Path]:
-    return [figures / f"{name}.svg" for name in figure_names(sweep.job.analysis)]
+    of_captions = [] if sweep.job.published else ["caption_faults", "caption_lengths"]
+    return [figures / f"{name}.svg" for name in (*figure_names(sweep.job.analysis), *of_captions)]
 
 
 def _headed(line: str) -> tuple[str, str]:

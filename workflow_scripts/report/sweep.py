@@ -6,7 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from workflow_scripts.analysis.outcomes import Outcome, objective_means, of_variant, read_design, read_outcomes
+from workflow_scripts.analysis.outcomes import Outcome, objective_means, of_variant
+from workflow_scripts.analysis.tables import NAMES, read_tables
 from workflow_scripts.files import read_json
 from workflow_scripts.records import read_table
 from workflow_scripts.report.settings import ReportJob
@@ -53,6 +54,10 @@ class Sweep:
         objective = self.job.analysis.pipelines[pipeline].objective
         return self.results / objective / pipeline / f"seed-{seed}" / captioner
 
+    def captions_file(self, captioner: str, name: str) -> Path:
+        """A file of one captioner's captions of the pool."""
+        return self.results / "captions" / captioner / name
+
     def capeval_file(self, captioner: str, name: str) -> Path:
         """A file of one captioner's captions of CAPEval's images."""
         return self.results / "capeval" / captioner / name
@@ -60,11 +65,8 @@ class Sweep:
 
 def read_sweep(job: ReportJob, results: Path, aggregates: Path | None) -> Sweep:
     """Read the final tables of the folder `results`. Raises UserError naming a table or score that is missing."""
-    capeval, scores = read_table(results / "capeval.csv", "capeval"), read_table(results / "scores.csv", "scores")
-    captioners = read_table(results / "captioners.csv", "captioners")
-    design = read_design(capeval, captioners, job.analysis.capeval_confidence)
-    printed = read_table(aggregates, "aggregates") if aggregates else None
-    outcomes = read_outcomes(job.analysis, design.index, scores, printed)
+    paths = [results / f"{name}.csv" for name in NAMES]
+    capeval, scores, design, outcomes = read_tables(job.analysis, *paths, aggregates)
     means = objective_means([outcome for outcome in outcomes if outcome.kind == "pipeline"])
     design = design.loc[next(iter(means.values())).sort_values(ascending=False, kind="stable").index]
     scores = of_variant(scores, job.analysis.variant)

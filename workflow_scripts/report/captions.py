@@ -1,0 +1,42 @@
+"""The pool's captions: their statistics, for whom they are too long, and the images that never came so far."""
+
+from typing import Any
+
+import pandas as pd
+
+from workflow_scripts.captions.read import FAULTS
+from workflow_scripts.records import read_table
+from workflow_scripts.report.sweep import Sweep
+
+Data = dict[str, Any]
+
+
+def captions(sweep: Sweep) -> Data:
+    """A row a captioner with its statistics and, by text encoder, the share of captions over the limit."""
+    rows, encoders = [], None
+    for name in sweep.captioners:
+        limits = read_table(sweep.captions_file(name, "limits.csv"), "caption_limits")
+        encoders = encoders or list(limits[["pipeline", "encoder", "limit"]].itertuples(index=False, name=None))
+        statistics = read_table(sweep.captions_file(name, "statistics.csv"), "caption_statistics").iloc[0]
+        rows.append(
+            {
+                "label": sweep.label(name),
+                "statistics": statistics,
+                "num_faulty": sum(statistics[f"num_{fault}"] for fault in ("failed", *FAULTS)),
+                "over": limits.share_over.tolist(),
+            }
+        )
+    return {"rows": rows, "encoders": encoders, "left_out": left_out_of_pool(sweep)}
+
+
+def left_out_of_pool(sweep: Sweep) -> list[Data]:
+    """Images of the sources that are not in the pool for a reason, counted by source and reason, with an example."""
+    table = read_table(sweep.results / "pool/left_out.csv", "left_out")
+    return [
+        {"source": source, "reason": reason.replace("_", " "), "number": len(group), **_example(group.iloc[0])}
+        for (source, reason), group in table.groupby(["source", "reason"], sort=True)
+    ]
+
+
+def _example(row: pd.Series) -> Data:
+    return {"path": row.path, "detail": None if pd.isna(row.detail) else row.detail}
