@@ -8,7 +8,7 @@ from pathlib import Path
 
 FINAL = {
     *("collect_sweep", "regress", "plot", "write_report"),
-    *("measure_reliability", "diagnose_captions"),
+    *("plot_captions", "measure_reliability", "diagnose_captions"),
 }
 
 
