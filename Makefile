@@ -52,11 +52,11 @@ demo: install
 
 # tests/integration runs real vLLM, in its own environment.
 test: $(VENV)/.test serve
-	$(RUN) python -m pytest
+	$(RUN) python -m pytest -n 2 --dist loadfile
 	$(SERVE)/bin/python -m pytest tests/integration
 
 test-fast: $(VENV)/.test
-	$(RUN) python -m pytest -m "not slow"
+	$(RUN) python -m pytest -m "not slow" -n 2 --dist loadfile
 
 docs: $(VENV)/.test
 	$(RUN) python -m workflow_scripts.docs

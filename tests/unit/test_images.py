@@ -188,7 +188,7 @@ def test_what_reads_paths_reads_members_too(tmp_path):
     assert shown["uri"].startswith("data:image/png") and (shown["width"], shown["height"]) == SIZE
     index = PictureIndex([Picture("one", first), Picture("two", second)])
     assert [index.find(key) for key in ("000012.png", "12", "sa_7", second)] == [[0], [0], [1], [1]]
-    check_images([Path(first), Path(second), None])
+    check_images([Path(first), Path(second)])
     archive.unlink()
     with pytest.raises(UserError, match=r"1 image files are missing, first .*0\.tar$"):
         check_images([Path(first), Path(second)])
