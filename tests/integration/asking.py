@@ -1,5 +1,6 @@
 """Put requests to an engine."""
 
+import subprocess
 from contextlib import contextmanager
 
 from workflow_scripts.engines.interface import Request, answers
@@ -31,3 +32,9 @@ def ask(engine, requests):
     """Answers by key."""
     queue = iter(requests)
     return {asked.key: answer for asked, answer in answers(engine, lambda: next(queue, None))}
+
+
+def copies_of(process):
+    """Process ids of the vLLM copies that a process has started."""
+    command = ["pgrep", "-P", str(process), "-f", "vllm_copy"]
+    return [int(line) for line in subprocess.run(command, capture_output=True, text=True).stdout.split()]

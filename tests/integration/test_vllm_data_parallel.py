@@ -2,19 +2,16 @@
 
 import os
 import signal
-import subprocess
 import time
 
 import pytest
-from asking import ask, open_vllm, request
+from asking import ask, copies_of, open_vllm, request
 
 from workflow_scripts.errors import UserError
 
 
 def children():
-    """Process ids of vLLM copies that this process has started."""
-    command = ["pgrep", "-P", str(os.getpid()), "-f", "vllm_copy"]
-    return [int(line) for line in subprocess.run(command, capture_output=True, text=True).stdout.split()]
+    return copies_of(os.getpid())
 
 
 def test_two_copies_then_one_dies(tiny_model, photographs):

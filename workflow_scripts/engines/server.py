@@ -121,7 +121,8 @@ class Engine:
                         f"{f'key in ${variable}' if variable else 'no key_variable given'}): {self._clear(trouble)}"
                     ) from None
                 if status not in _AGAIN:
-                    return Answer(None, error=self._clear(f"server: {trouble}"))
+                    too_long = error.code == "context_length_exceeded" or "maximum context length" in error.message
+                    return Answer(None, error=self._clear(f"server: {trouble}"), too_long=too_long)
             except openai.APITimeoutError:
                 status, trouble, pause = 0, f"no answer within {self._server.timeout_seconds} s", 0.0
             except openai.APIConnectionError as error:

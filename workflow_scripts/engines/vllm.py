@@ -11,7 +11,6 @@ kernels; it is not set here, and the run record says whether it was.
 
 import dataclasses
 import functools
-import importlib.util
 import logging
 import os
 import subprocess
@@ -41,8 +40,6 @@ class Engine:
         folder = job.model.path
         if not any(folder.glob("*.safetensors")):
             raise UserError(f"{folder}: holds no .safetensors file; weights in other formats can carry code")
-        if importlib.util.find_spec("vllm") is None:
-            raise UserError(f"engine 'vllm' needs vLLM, which {sys.executable} has not: see envs/serve.txt")
         self._folder = folder
         self._number = 0
         self._asked: dict[int, Request] = {}

@@ -17,6 +17,7 @@ from typing import Any
 
 from transformers import AutoConfig
 from vllm import LLM, SamplingParams
+from vllm.exceptions import VLLMServerError
 from vllm.platforms import current_platform
 from vllm.renderers import ChatParams
 from vllm.renderers.params import TokenizeParams
@@ -32,7 +33,7 @@ class Copy:
     """A model that writes answers, as many at once as `serving` says."""
 
     def __init__(self, job: EngineJob, serving: ServingJob) -> None:
-        self._llm = _load(job, serving)
+        self._llm = load(job, serving)
         self._max_model_len = job.max_model_len
         self._chat = ChatParams(chat_template_kwargs={**job.chat_template_kwargs, "add_generation_prompt": True})
         self._tokenize = TokenizeParams(max_total_tokens=None, add_special_tokens=False)  # the template has them
@@ -41,14 +42,15 @@ class Copy:
         """Prepare the prompt and its image and hand them to the scheduler; the answer where that is impossible."""
         try:
             prompt = self._prompt(request)
-            params = _sampling(request)
+            length = len(prompt["prompt_token_ids"])
+            if length >= self._max_model_len:
+                fault = f"prompt of {length} tokens fills max_model_len {self._max_model_len}"
+                return Answer(None, error=fault, too_long=True)
+            self._llm.llm_engine.add_request(str(number), prompt, _sampling(request))
+        except VLLMServerError:  # vLLM itself is broken
+            raise
         except Exception as error:  # processors raise whatever they like on what they cannot take
             return Answer(None, error=f"cannot be asked: {type(error).__name__}: {error}")
-        length = len(prompt["prompt_token_ids"])
-        if length >= self._max_model_len:
-            fault = f"prompt of {length} tokens fills max_model_len {self._max_model_len}"
-            return Answer(None, error=fault, too_long=True)
-        self._llm.llm_engine.add_request(str(number), prompt, params)
         return None
 
     def busy(self) -> bool:
@@ -73,7 +75,8 @@ class Copy:
         return prompt
 
 
-def _load(job: EngineJob, serving: ServingJob) -> LLM:
+def load(job: EngineJob, serving: ServingJob) -> LLM:
+    """The model in vLLM, ready to write."""
     settings = serving.serving
     place: dict[str, Any] = {"gpu_memory_utilization": settings.gpu_memory}
     if current_platform.is_cpu():
@@ -162,6 +165,8 @@ def serve(owner: Connection) -> None:
             done += copy.step() if copy.busy() else []
             if done:
                 owner.send(("answers", done))
+    except ConnectionError:  # the owner is gone; `_read` ends this process in a moment
+        return
     except Exception as error:
         owner.send(("failed", f"{type(error).__name__}: {error}"))
         raise
