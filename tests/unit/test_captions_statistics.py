@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, CLIPTokenizer
 
 from workflow_scripts.blocks.world import describe, sample_scene, say
 from workflow_scripts.captions import statistics
@@ -146,6 +146,16 @@ def test_encoders_count_as_training_does():
     assert token_counts([encoder], texts)[0].tolist() == expected
 
 
+def test_clip_counts_its_begin_and_end_within_77(tmp_path):
+    vocabulary = {"a": 0, "a</w>": 1, "<|startoftext|>": 2, "<|endoftext|>": 3}
+    for part in ("tokenizer", "tokenizer_2", "tokenizer_3"):
+        CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=77).save_pretrained(tmp_path / part)
+    encoders = read_encoders({"p": reader("sd3", tmp_path).model_copy(update={"max_tokens": 512})})
+    assert [(encoder.name, encoder.limit) for encoder in encoders] == [("CLIP-L", 77), ("CLIP-G", 77), ("T5", 512)]
+    assert len({encoder.counts_as for encoder in encoders}) == 1, "one count serves all three"
+    assert [row.tolist() for row in token_counts(encoders, ["a " * 75, "a " * 76, ""])] == [[77, 78, 2]] * 3
+
+
 def test_processes_change_nothing(tmp_path):
     for threads in (1, 2):
         folder = tmp_path / str(threads)
@@ -171,6 +181,10 @@ def test_faults_of_tokenizers_are_named(tmp_path):
     config = folder / "tokenizer_config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"tokenizer_class": "OddTokenizer"}))
     with pytest.raises(UserError, match=r"model: transformers has no tokenizer class 'OddTokenizer'"):
+        read_encoders({"p": reader("vlm", folder)})
+    shutil.copy("resources/blocks/clip-llama/tokenizer_config.json", config)
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(UserError, match=r"model: cannot be read as a TokenizersBackend"):
         read_encoders({"p": reader("vlm", folder)})
 
 

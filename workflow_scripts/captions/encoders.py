@@ -36,7 +36,7 @@ class Encoder:
 
 
 def read_encoders(pipelines: dict[str, TextReader]) -> list[Encoder]:
-    """The text encoders of every pipeline. Raises UserError where the folder of a tokenizer is absent."""
+    """The text encoders of every pipeline. Raises UserError where a tokenizer is absent or unreadable."""
     encoders = []
     for name, reader in pipelines.items():
         folder = local_folder(reader.model)
@@ -64,7 +64,10 @@ def _read_tokenizer(folder: Path) -> tuple[Tokenizer, int]:
     name = read_json(folder / "tokenizer_config.json").get("tokenizer_class")
     if name is None or not hasattr(transformers, name):
         raise UserError(f"{folder}: transformers has no tokenizer class {name!r}")
-    whole = getattr(transformers, name).from_pretrained(folder)
+    try:
+        whole = getattr(transformers, name).from_pretrained(folder)
+    except (ImportError, OSError, ValueError) as error:
+        raise UserError(f"{folder}: cannot be read as a {name} ({error})") from None
     tokenizer = whole.backend_tokenizer
     tokenizer.no_padding()
     tokenizer.no_truncation()
