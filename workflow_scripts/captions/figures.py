@@ -5,7 +5,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import LogLocator, ScalarFormatter
+from matplotlib.ticker import LogLocator, StrMethodFormatter
 
 from workflow_scripts.captions.read import FAULTS
 from workflow_scripts.drawing import caption, family_styles, legend
@@ -45,8 +45,9 @@ def caption_lengths(design: pd.DataFrame, lengths: pd.DataFrame, limits: pd.Data
                 _ridge(ax, edges, row - OVERLAP * height / highest, row, styles[one.family][0])
             _beside(ax, row, percent(shares[(name, *encoders[0])]))
         _beside(ax, -OVERLAP, "over")
-        ax.axvline(limit, color="0.2", linewidth=1, linestyle=(0, (4, 2)), zorder=len(design) + 2)
-        _tokens_axis(ax, [limit, *(edge for edges, _ in densities.values() for edge in edges[[0, -1]])])
+        # A caption of just `limit` tokens, which fits, has the bin from `limit` on.
+        ax.axvline(limit + 1, color="0.2", linewidth=1, linestyle=(0, (4, 2)), zorder=len(design) + 2)
+        _tokens_axis(ax, [limit + 1, *(edge for edges, _ in densities.values() for edge in edges[[0, -1]])])
         ax.set(xlabel="tokens", ylim=(len(design) - 0.6, -OVERLAP - 0.1))
         pipelines, names = (", ".join(dict.fromkeys(parts)) for parts in zip(*encoders, strict=True))
         ax.set_title(f"{pipelines}\n{names}, limit {limit}", loc="left", fontsize=8)
@@ -104,7 +105,7 @@ def _tokens_axis(ax: Axes, shown: list[float]) -> None:
     low, high = max(min(shown), 1), max(shown)
     ax.set(xscale="log", xlim=(low * 0.85, high * 1.15))
     ax.xaxis.set_major_locator(LogLocator(2) if high < 30 * low else LogLocator(10, (1, 3)))
-    ax.xaxis.set_major_formatter(ScalarFormatter())
+    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     ax.minorticks_off()
 
 
@@ -123,10 +124,11 @@ def caption_faults(design: pd.DataFrame, statistics: pd.DataFrame) -> Figure:
         ax.barh(places, share, 0.62, left, **look)
         handles.append(Patch(facecolor=color, hatch=hatch, edgecolor="white", label=name))
         left += share.to_numpy()
-    ax.plot(again, places, "|", color="0.1", markersize=12, markeredgewidth=1.4, zorder=4)
+    ax.plot(again.where(again > 0), places, "|", color="0.1", markersize=12, markeredgewidth=1.4, zorder=4)
     for place, share, asked in zip(places, total, again, strict=True):
-        text, end = f"{percent(share / 100)}, asked again {percent(asked / 100)}", (max(share, asked), place)
-        ax.annotate(text, end, (5, 0), textcoords="offset points", va="center", fontsize=7.5, color="0.25")
+        text = percent(share / 100) + (f", asked again {percent(asked / 100)}" if asked else "")
+        beside = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
+        ax.annotate(text, (max(share, asked), place), fontsize=7.5, color="0.25", **beside)
     ax.set_yticks(places, list(design.label))
     ax.set(xlim=(0, max(1.0, 1.25 * max(total.max(), again.max()))), xlabel="% of images")
     ax.set_ylim(len(design) - 0.4, -0.6)
@@ -136,7 +138,7 @@ def caption_faults(design: pd.DataFrame, statistics: pd.DataFrame) -> Figure:
     caption(
         figure,
         f"Images of the pool without a sound caption, of {int(rows.num_images.max()):,}, by the fault of the last "
-        "attempt. Upright marks: images asked for more than once.",
+        "attempt." + " Upright marks: images asked for more than once." * bool(again.any()),
     )
     return figure
 
