@@ -33,7 +33,7 @@ from workflow_scripts.progress import Progress
 from workflow_scripts.records import write_table
 from workflow_scripts.workers import workers
 
-BATCH = 2000  # captions in memory at once, a process
+BATCH = 500  # captions in memory at once, a process; their encoded tokens take more room than their text
 BINS_PER_OCTAVE = 16
 PUNCTUATION = ".,;:!?\"'()[]{}*`…“”‘’—–-"
 
