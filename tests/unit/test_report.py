@@ -468,7 +468,7 @@ def test_statistics_and_limits_of_captions_are_shown(copied):
     left_out.append({"source": "sam", "path": "z.jpg", "reason": "too_large", "detail": None})
     write_table(results / "pool/left_out.csv", left_out, "left_out")
     page = Page(render(job, results))
-    late = next(row for row in rows_under(page, "Captioner", "With a fault") if row[0] == "Late")
+    late = next(row for row in rows_under(page, "Captioner", "Faulty") if row[0] == "Late")
     assert late == ["Late", "90", "10", "12", "3.4 %", "8 / 32", "– / – / –", "1,234", "25.0 %"]
     limits = rows_under(page, "CLIP-Lsd3, 77")
     assert ["Late", "50.0 %", "100.0 %", "–"] in limits and ["Exact", "0.0 %", "1.0 %", "2.0 %"] in limits
