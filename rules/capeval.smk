@@ -12,11 +12,10 @@ rule caption_capeval:
     benchmark:
         f"{RESULTS}/logs/capeval/{{captioner}}/caption.tsv"
     conda:
-        captioner_conda
+        conda_of(captioner_of)
     threads: threads_of(captioner_needs)
     resources:
-        **request(captioner_needs, python=captioner_python),
-        serving=lambda wildcards: plan.as_param(plan.caption_serving(CONFIG, wildcards.captioner)),
+        **serve(captioner_of),
         data=str(plan.judge_job(CONFIG).data.path),
     params:
         spec=lambda wildcards: plan.as_param(plan.caption_job(CONFIG, wildcards.captioner, capeval=True)),
@@ -69,11 +68,10 @@ rule judge_captions:
     wildcard_constraints:
         captioner=one_of(plan.judged_sources(CONFIG)),
     conda:
-        f"../envs/{plan.environment_of(CONFIG.capeval.judge)}.yaml"
+        conda_of(judge_of)
     threads: threads_of(lambda wildcards: CONFIG.capeval.judge.needs)
     resources:
-        **request(lambda wildcards: CONFIG.capeval.judge.needs, python=judge_python),
-        serving=plan.as_param(plan.judge_serving(CONFIG.capeval.judge)),
+        **serve(judge_of),
     params:
         spec=plan.as_param(plan.judge_job(CONFIG)),
     message:
@@ -101,11 +99,10 @@ use rule judge_captions as judge_captions_again with:
         captioner=one_of(plan.judged_sources(CONFIG)),
         again="second|retest",
     conda:
-        judge_again_conda
+        conda_of(judge_again)
     threads: threads_of(judge_again_needs)
     resources:
-        **request(judge_again_needs, python=judge_again_python),
-        serving=lambda wildcards: plan.as_param(plan.judge_serving(judge_again(wildcards))),
+        **serve(judge_again),
     params:
         spec=lambda wildcards: plan.as_param(judge_again_job(wildcards)),
     message:
@@ -122,11 +119,10 @@ rule judge_canaries:
     benchmark:
         f"{RESULTS}/logs/capeval/canaries.tsv"
     conda:
-        f"../envs/{plan.environment_of(CONFIG.capeval.judge)}.yaml"
+        conda_of(judge_of)
     threads: threads_of(lambda wildcards: CONFIG.capeval.judge.needs)
     resources:
-        **request(lambda wildcards: CONFIG.capeval.judge.needs, python=judge_python),
-        serving=plan.as_param(plan.judge_serving(CONFIG.capeval.judge)),
+        **serve(judge_of),
     params:
         spec=plan.as_param(plan.judge_job(CONFIG)),
     message:

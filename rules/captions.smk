@@ -15,11 +15,10 @@ rule caption_shards:
     benchmark:
         f"{RESULTS}/logs/captions/{{captioner}}/{{job}}.tsv"
     conda:
-        captioner_conda
+        conda_of(captioner_of)
     threads: threads_of(captioner_needs)
     resources:
-        **request(captioner_needs, python=captioner_python),
-        serving=lambda wildcards: plan.as_param(plan.caption_serving(CONFIG, wildcards.captioner)),
+        **serve(captioner_of),
         shards=lambda wildcards: "{0.start}:{0.stop}".format(CAPTION_JOBS[wildcards.job]),
     params:
         spec=lambda wildcards: plan.as_param(plan.caption_job(CONFIG, wildcards.captioner)),

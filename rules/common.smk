@@ -69,44 +69,48 @@ def launch(training):
     return f"-m torch.distributed.run --standalone --nproc-per-node={devices} -m" if devices > 1 else "-m"
 
 
+def captioner_of(wildcards):
+    return CONFIG.captioners[wildcards.captioner]
+
+
 def captioner_needs(wildcards):
-    return CONFIG.captioners[wildcards.captioner].needs
+    return captioner_of(wildcards).needs
 
 
 def captioner_files(wildcards, capeval=False):
     """What a captioner reads beside the pool's or CAPEval's images: its weights, or a file of captions."""
     job = plan.caption_job(CONFIG, wildcards.captioner, capeval).engine
     captions = [str(job.replay.file)] if job.replay else []
-    return files_of(CONFIG.captioners[wildcards.captioner].model) + captions
+    return files_of(captioner_of(wildcards).model) + captions
 
 
 def captioner_capeval_files(wildcards):
     return captioner_files(wildcards, capeval=True)
 
 
-def captioner_conda(wildcards):
-    return f"../envs/{plan.environment_of(CONFIG.captioners[wildcards.captioner])}.yaml"
+def conda_of(asked):
+    """The `conda` of a rule. `asked` gives its captioner or judge from the wildcards."""
+    return lambda wildcards: f"../envs/{plan.environment_of(asked(wildcards))}.yaml"
 
 
-def captioner_python(wildcards):
-    return python_of(plan.environment_of(CONFIG.captioners[wildcards.captioner]))
+def serve(asked):
+    """The `resources` of a rule that asks an engine: its GPUs, its interpreter, how it is served."""
+    return dict(
+        request(
+            lambda wildcards: asked(wildcards).needs,
+            python=lambda wildcards: python_of(plan.environment_of(asked(wildcards))),
+        ),
+        serving=lambda wildcards: plan.as_param(plan.serving_job(asked(wildcards))),
+    )
 
 
-def judge_python(wildcards):
-    return python_of(plan.environment_of(CONFIG.capeval.judge))
+def judge_of(wildcards):
+    return CONFIG.capeval.judge
 
 
 def judge_again(wildcards):
     """The judge of a second opinion."""
     return CONFIG.capeval.second_judge if wildcards.again == "second" else CONFIG.capeval.judge
-
-
-def judge_again_conda(wildcards):
-    return f"../envs/{plan.environment_of(judge_again(wildcards))}.yaml"
-
-
-def judge_again_python(wildcards):
-    return python_of(plan.environment_of(judge_again(wildcards)))
 
 
 def judge_again_needs(wildcards):

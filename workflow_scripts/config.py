@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from workflow_scripts.benchmarks import GENERATION, UNDERSTANDING
 from workflow_scripts.errors import UserError, nearest
-from workflow_scripts.plan import asked_of_engine, assets_of, pipelines_of
+from workflow_scripts.plan import asked_of_engine, assets_of, in_world, pipelines_of
 from workflow_scripts.spec import BASELINES, Config
 
 _EXTRA, _MISSING, _LITERAL, _VALUE = "extra_forbidden", "missing", "literal_error", "value_error"
@@ -200,12 +200,12 @@ def _faults_of_world(config: Config) -> list[str]:
     faults, made = [], config.results / "world"
     for name, source in config.pool.sources.items() if config.pool else ():
         place = f"pool.sources.{name}"
-        if source.path is None or not source.path.is_relative_to(made):
+        if not in_world(config, source):
             faults.append(f"{place}.path: {source.path} is not of this sweep's world, which is made in {made}")
         elif source.count != config.world.pool_images:
             faults.append(f"{place}.count: {source.count}, world.pool_images is {config.world.pool_images}")
     data = config.capeval.data if config.capeval else None
-    if data and (data.path is None or not data.path.is_relative_to(made)):
+    if data and not in_world(config, data):
         faults.append(f"capeval.data.path: {data.path} is not of this sweep's world, which is made in {made}")
     return faults
 

@@ -449,13 +449,11 @@ def caption_job(config: Config, captioner: str, capeval: bool = False) -> Captio
     """How one captioner captions the pool, or CAPEval's images."""
     one, shared = config.captioners[captioner], config.captioning
     return CaptionJob(
-        engine=EngineJob(
-            engine=one.engine,
-            model=_settled(one.model, config.assets),
-            server_model=one.server.model if one.server else None,
-            max_model_len=shared.max_model_len,
+        engine=_engine_job(
+            config,
+            one,
+            shared.max_model_len,
             max_pixels=one.max_pixels,
-            chat_template_kwargs=one.chat_template_kwargs,
             remote_code=one.remote_code,
             replay=_replay_file(one.replay, capeval),
             dial=one.dial,
@@ -466,6 +464,18 @@ def caption_job(config: Config, captioner: str, capeval: bool = False) -> Captio
         attempts=shared.attempts,
         retry_temperature=shared.retry_temperature,
         shard_size=None if capeval else config.pool.shard_size,
+    )
+
+
+def _engine_job(config: Config, asked: Captioner | Judge, max_model_len: int, **own: Any) -> EngineJob:
+    """The engine of a captioner or judge; `own` are the settings that only captioners have."""
+    return EngineJob(
+        engine=asked.engine,
+        model=_settled(asked.model, config.assets),
+        server_model=asked.server.model if asked.server else None,
+        max_model_len=max_model_len,
+        chat_template_kwargs=asked.chat_template_kwargs,
+        **own,
     )
 
 
@@ -507,23 +517,17 @@ def environment_of(asked: Captioner | Judge) -> str:
     return "serve" if asked.engine == "vllm" else "core"
 
 
-def caption_serving(config: Config, captioner: str) -> ServingJob:
-    """How a captioner's engine runs."""
-    one = config.captioners[captioner]
-    return ServingJob(gpus=one.needs.gpus, threads=one.needs.threads, serving=one.serving, server=one.server)
+def serving_job(asked: Captioner | Judge) -> ServingJob:
+    """How a captioner's or judge's engine runs."""
+    needs = asked.needs
+    return ServingJob(gpus=needs.gpus, threads=needs.threads, serving=asked.serving, server=asked.server)
 
 
 def judge_job(config: Config, judge: Judge | None = None) -> JudgeJob:
     """How captions are judged: by CAPEval's judge, or by another."""
     judge = judge or config.capeval.judge
     return JudgeJob(
-        engine=EngineJob(
-            engine=judge.engine,
-            model=_settled(judge.model, config.assets),
-            server_model=judge.server.model if judge.server else None,
-            max_model_len=judge.max_model_len,
-            chat_template_kwargs=judge.chat_template_kwargs,
-        ),
+        engine=_engine_job(config, judge, judge.max_model_len),
         items_per_prompt=judge.items_per_prompt,
         reasoning=judge.reasoning,
         sampling=judge.sampling,
@@ -531,11 +535,6 @@ def judge_job(config: Config, judge: Judge | None = None) -> JudgeJob:
         attempts=judge.attempts,
         data=_settled(config.capeval.data, config.assets),
     )
-
-
-def judge_serving(judge: Judge) -> ServingJob:
-    """How a judge's engine runs."""
-    return ServingJob(gpus=judge.needs.gpus, threads=judge.needs.threads, serving=judge.serving, server=judge.server)
 
 
 def score_captions_job(config: Config, captioner: str) -> ScoreCaptionsJob:

@@ -1,7 +1,6 @@
 """Ask engines in tests."""
 
-from workflow_scripts.captions.work import caption_seed
-from workflow_scripts.engines.interface import Answer, Picture, Request, answers
+from workflow_scripts.engines.interface import Answer, Picture, Request, answers, request_seed
 from workflow_scripts.images import read_rgb
 from workflow_scripts.plan import CaptionJob, EngineJob
 from workflow_scripts.spec import Sampling
@@ -23,7 +22,7 @@ def requests_of(pictures: list[Picture], sampling=None, text="describe", max_tok
     sampling = sampling or Sampling()
     return [
         Request(
-            number, text, max_tokens, sampling, caption_seed(sampling.seed, picture.image_id), picture=picture,
+            number, text, max_tokens, sampling, request_seed(sampling.seed, picture.image_id), picture=picture,
             images=(read_rgb(picture.path, None),) if read else (),
         )
         for number, picture in enumerate(pictures)

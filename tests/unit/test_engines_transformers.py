@@ -24,9 +24,8 @@ from transformers import (
 from workflow_scripts.blocks.tokenizer import build_tokenizer
 from workflow_scripts.blocks.vlm_model import ARCHITECTURES, build_model, save_checkpoint
 from workflow_scripts.blocks.world import render, sample_scene
-from workflow_scripts.captions.work import caption_seed
 from workflow_scripts.engines import transformers
-from workflow_scripts.engines.interface import Picture, Request
+from workflow_scripts.engines.interface import Picture, Request, request_seed
 from workflow_scripts.engines.sampling import PresencePenalty, RowNoise, processors
 from workflow_scripts.engines.weights import weights_fingerprint
 from workflow_scripts.errors import UserError
@@ -258,7 +257,7 @@ def test_weights_are_known_by_content_not_by_time(clip_folder, tmp_path):
 def test_noise_draws_from_the_softmax(sampling):
     """Frequencies of 4,000 rows of their own seeds against the probabilities, chi-square."""
     scores, rows = torch.randn(12, generator=torch.Generator().manual_seed(0)) * 1.5, 4000
-    seeds = [caption_seed(0, f"image{n}") for n in range(rows)]
+    seeds = [request_seed(0, f"image{n}") for n in range(rows)]
     tokens = processors(sampling, seeds, 0)(torch.zeros(rows, 0, dtype=torch.long), scores.expand(rows, -1)).argmax(1)
     kept = (scores / sampling.temperature).softmax(0)
     order = kept.argsort(descending=True)
@@ -277,7 +276,7 @@ def test_each_row_has_its_own_stream_that_goes_on():
     first, second = both(None, scores), both(None, scores)
     assert torch.equal(first[1], alone(None, scores[:1])[0]) and torch.equal(second[1], alone(None, scores[:1])[0])
     assert not torch.equal(first[1], second[1]) and not torch.equal(first[0], first[1])
-    assert caption_seed(0, "a") != caption_seed(1, "a") != caption_seed(1, "b")
+    assert request_seed(0, "a") != request_seed(1, "a") != request_seed(1, "b")
 
 
 def test_presence_penalty_counts_the_answer_alone_and_once():

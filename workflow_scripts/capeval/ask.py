@@ -1,6 +1,5 @@
 """Ask a judge about ballots until every item has a verdict or its attempts are spent."""
 
-import hashlib
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +10,7 @@ from typing import Any
 from workflow_scripts.capeval.chunk import Costs, costs, split
 from workflow_scripts.capeval.parse import parse_answer
 from workflow_scripts.capeval.prompt import answer_schema, prompt_text, system_text
-from workflow_scripts.engines.interface import Answer, Engine, Request, answers
+from workflow_scripts.engines.interface import Answer, Engine, Request, answers, request_seed
 from workflow_scripts.plan import JudgeJob
 
 Row = dict[str, Any]
@@ -108,7 +107,13 @@ class _Asking:
             text=prompt_text(prompt.caption, prompt.questions),
             max_tokens=cost.max_tokens(count),
             sampling=self._job.sampling,
-            seed=_seed(self._job.sampling.seed, prompt),
+            seed=request_seed(
+                self._job.sampling.seed,
+                prompt.ballot.image_id,
+                prompt.ballot.vote,
+                prompt.attempt,
+                prompt.positions[0],
+            ),
             system=system_text(self._job.reasoning),
             schema=answer_schema(count, self._job.reasoning),
         )
@@ -157,9 +162,3 @@ class _Asking:
     def _close(self, ballot: Ballot) -> None:
         if len(ballot.rows) == len(ballot.items):
             self._finish([ballot.rows[position] for position in range(len(ballot.items))])
-
-
-def _seed(seed: int, prompt: Prompt) -> int:
-    """A request's own seed, 0 to 2^63 - 1."""
-    name = f"{seed}:{prompt.ballot.image_id}:{prompt.ballot.vote}:{prompt.attempt}:{prompt.positions[0]}"
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1

@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> None:
     write_table(paths["captions"], caption_rows(captions), "captions")
     judge.main(
         [
-            *("--spec", plan.as_param(job), "--serving", plan.as_param(plan.judge_serving(config.capeval.judge))),
+            *("--spec", plan.as_param(job), "--serving", plan.as_param(plan.serving_job(config.capeval.judge))),
             *("--captions", paths["captions"], "--out", paths["verdicts"], "--votes", paths["votes"]),
             *("--flagged", str(args.out_dir / "flagged.csv")),
         ]

@@ -1,7 +1,6 @@
 """Caption pictures with one engine: it is kept full, decoding runs ahead of it, and what is done is kept."""
 
 import dataclasses
-import hashlib
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +13,7 @@ from PIL import Image
 
 from workflow_scripts.captions.degenerate import caption_fault
 from workflow_scripts.engines import open_engine
-from workflow_scripts.engines.interface import Answer, Engine, Picture, Request, answers
+from workflow_scripts.engines.interface import Answer, Engine, Picture, Request, answers, request_seed, unreadable
 from workflow_scripts.errors import UserError
 from workflow_scripts.images import read_rgb
 from workflow_scripts.partial import Journal
@@ -103,8 +102,7 @@ class _Asking:
         for number in self._numbers:
             image = self._images.next() if self._images else None
             if isinstance(image, Exception):
-                answer = Answer(None, error=f"unreadable image: {type(image).__name__}: {image}")
-                self._unreadable.append((number, _row(self._pictures[number], answer, 0, None)))
+                self._unreadable.append((number, _row(self._pictures[number], unreadable(image), 0, None)))
                 continue
             picture = self._pictures[number]
             return Request(
@@ -112,7 +110,7 @@ class _Asking:
                 self._job.prompt,
                 self._job.max_new_tokens,
                 self._job.sampling,
-                caption_seed(self._job.sampling.seed, picture.image_id),
+                request_seed(self._job.sampling.seed, picture.image_id),
                 picture=picture,
                 images=() if image is None else (image,),
             )
@@ -122,7 +120,7 @@ class _Asking:
         sampling = self._job.sampling
         if sampling.temperature == 0:
             sampling = sampling.model_copy(update={"temperature": self._job.retry_temperature})
-        seed = caption_seed(sampling.seed, f"{request.picture.image_id}:{attempt}")
+        seed = request_seed(sampling.seed, request.picture.image_id, attempt)
         return dataclasses.replace(request, key=(request.key[0], attempt), sampling=sampling, seed=seed)
 
     def _drain(self) -> Iterable[tuple[int, Row]]:
@@ -136,11 +134,6 @@ def read_picture(picture: Picture, max_pixels: int | None) -> Image.Image:
         return read_rgb(picture.path, max_pixels)
     except FileNotFoundError:
         raise UserError(f"{picture.path}: no such file (image {picture.image_id})") from None
-
-
-def caption_seed(seed: int, image_id: str) -> int:
-    """A seed for one image's caption, 0 to 2^63 - 1."""
-    return int.from_bytes(hashlib.sha256(f"{seed}:{image_id}".encode()).digest()[:8], "big") >> 1
 
 
 def _row(picture: Picture, answer: Answer, attempt: int, fault: str | None) -> Row:

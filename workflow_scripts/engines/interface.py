@@ -9,6 +9,7 @@ so that its batch is never drained at the end of a chunk:
 Engines that only know captions (`replay`, `exact`) answer from the request's picture and leave its text alone.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -82,6 +83,16 @@ class Answer:
     num_prompt_tokens: int | None = None
     num_cached_tokens: int | None = None
     too_long: bool = False
+
+
+def request_seed(*parts: Any) -> int:
+    """The seed of a request that the parts name, 0 to 2^63 - 1."""
+    return int.from_bytes(hashlib.sha256(":".join(map(str, parts)).encode()).digest()[:8], "big") >> 1
+
+
+def unreadable(fault: Exception) -> Answer:
+    """The answer to a request whose image cannot be read."""
+    return Answer(None, error=f"unreadable image: {type(fault).__name__}: {fault}")
 
 
 class Engine(Protocol):

@@ -22,6 +22,7 @@ from transformers import (
 from workflow_scripts.engines.interface import Answer, Picture, Request
 from workflow_scripts.engines.remote_code import encode_images_alone, loading, loading_options
 from workflow_scripts.engines.sampling import processors
+from workflow_scripts.engines.weights import require_safetensors
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_json
 from workflow_scripts.plan import EngineJob, ServingJob
@@ -42,8 +43,7 @@ class Engine:
 
     def __init__(self, job: EngineJob, serving: ServingJob, pictures: Sequence[Picture]) -> None:
         folder = job.model.path
-        if not any(folder.glob("*.safetensors")):
-            raise UserError(f"{folder}: holds no .safetensors file; weights in other formats can carry code")
+        require_safetensors(folder)
         self.facts: dict[str, Any] = {"transformers": {"schemas_not_enforced": 0}}
         self._job = job
         self._waiting: list[Request] = []

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_scripts.engines.interface import Answer, Picture, Request
+from workflow_scripts.engines.weights import require_safetensors
 from workflow_scripts.errors import UserError
 from workflow_scripts.plan import EngineJob, ServingJob
 
@@ -38,8 +39,7 @@ class Engine:
 
     def __init__(self, job: EngineJob, serving: ServingJob, pictures: Sequence[Picture]) -> None:
         folder = job.model.path
-        if not any(folder.glob("*.safetensors")):
-            raise UserError(f"{folder}: holds no .safetensors file; weights in other formats can carry code")
+        require_safetensors(folder)
         self._folder = folder
         self._number = 0
         self._asked: dict[int, Request] = {}

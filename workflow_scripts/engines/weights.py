@@ -4,9 +4,16 @@ import hashlib
 from pathlib import Path
 
 from workflow_scripts.assets.manifest import check_fetched
+from workflow_scripts.errors import UserError
 
 _SAMPLE = 1 << 20  # bytes read at each end of a large file
 _PLAIN = (".json", ".txt", ".model", ".jinja", ".safetensors")
+
+
+def require_safetensors(folder: Path) -> None:
+    """Raise UserError for a model folder without weights in safetensors."""
+    if not any(folder.glob("*.safetensors")):
+        raise UserError(f"{folder}: holds no .safetensors file; weights in other formats can carry code")
 
 
 def weights_fingerprint(folder: Path) -> str:

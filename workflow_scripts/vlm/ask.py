@@ -15,7 +15,7 @@ from PIL import Image
 
 from workflow_scripts.benchmarks.understanding.base import Question, Understanding
 from workflow_scripts.engines import open_engine
-from workflow_scripts.engines.interface import Answer, Engine, Request, answers
+from workflow_scripts.engines.interface import Answer, Engine, Request, answers, unreadable
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import fingerprint
 from workflow_scripts.images import decode, square
@@ -100,13 +100,13 @@ def _answers(
     engine: Engine, left: Sequence[Asked], images: ReadAhead, max_new_tokens: int
 ) -> Iterable[tuple[Asked, Answer]]:
     """Every question's answer as it comes."""
-    waiting, unreadable = iter(left), []
+    waiting, not_asked = iter(left), []
 
     def next_request() -> Request | None:
         for asked in waiting:
             shown = images.next()
             if isinstance(shown, Exception):
-                unreadable.append((asked, Answer(None, error=f"unreadable image: {type(shown).__name__}: {shown}")))
+                not_asked.append((asked, unreadable(shown)))
                 continue
             benchmark, question = asked
             return Request(asked, benchmark.prompt(question), max_new_tokens, Sampling(), images=shown)
@@ -114,7 +114,7 @@ def _answers(
 
     for request, answer in answers(engine, next_request):
         yield request.key, answer
-    yield from unreadable
+    yield from not_asked
 
 
 def _read(asked: Asked, colour: tuple[int, ...] | None) -> tuple[Image.Image, ...]:

@@ -54,6 +54,8 @@ def assemble(job: AssembleJob) -> tuple[Any, dict[str, Any], Any]:
     import torch
     from transformers import AutoModelForCausalLM, LlavaConfig, LlavaForConditionalGeneration
 
+    from workflow_scripts.vlm.model import require_image_size
+
     settings = job.model
     tower = _load(_tower_class(settings.vision.path), settings.vision.path)
     language = _load(AutoModelForCausalLM, settings.language.path)
@@ -62,11 +64,7 @@ def assemble(job: AssembleJob) -> tuple[Any, dict[str, Any], Any]:
     if len(tokenizer) > language.config.vocab_size:
         torch.manual_seed(job.seed)
         language.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=_EMBEDDINGS_MULTIPLE)
-    if tower.config.image_size != settings.image_size:
-        raise UserError(
-            f"{settings.vision.path}: the vision tower sees {tower.config.image_size} px, "
-            f"model.image_size is {settings.image_size}"
-        )
+    require_image_size(settings.vision.path, tower.config.image_size, settings.image_size)
     config = LlavaConfig(
         vision_config=tower.config,
         text_config=language.config,
@@ -108,13 +106,12 @@ def _tower_class(folder: Path) -> Any:
 
 def _load(kind: Any, folder: Path) -> Any:
     """A part in the number format of its files. Raises UserError where a weight is absent or misshapen."""
+    from workflow_scripts.vlm.model import require_whole
+
     part, found = kind.from_pretrained(
         folder, local_files_only=True, use_safetensors=True, dtype="auto", output_loading_info=True
     )
-    for fault in ("missing_keys", "mismatched_keys"):
-        if found[fault]:
-            names = sorted(map(str, found[fault]))
-            raise UserError(f"{folder}: {len(names)} {fault.replace('_', ' ')} in the weights, first {names[0]}")
+    require_whole(folder, found, ("missing_keys", "mismatched_keys"))
     return part
 
 
@@ -122,6 +119,7 @@ def _processor(job: AssembleJob, tower_config: Any) -> Any:
     from transformers import AutoImageProcessor, AutoTokenizer, LlavaProcessor
 
     from workflow_scripts.vlm.chat_templates import CHAT_TEMPLATES
+    from workflow_scripts.vlm.model import show_whole_images
 
     settings = job.model
     tokenizer = AutoTokenizer.from_pretrained(settings.language.path, local_files_only=True)
@@ -129,8 +127,7 @@ def _processor(job: AssembleJob, tower_config: Any) -> Any:
     if tokenizer.pad_token is None:  # Llama has none; LLaVA pads with the unknown token
         tokenizer.pad_token = tokenizer.unk_token or tokenizer.eos_token
     images = AutoImageProcessor.from_pretrained(settings.vision.path, local_files_only=True)
-    images.size = {"height": settings.image_size, "width": settings.image_size}
-    images.do_center_crop = False
+    show_whole_images(images, settings.image_size)
     return LlavaProcessor(
         image_processor=images,
         tokenizer=tokenizer,

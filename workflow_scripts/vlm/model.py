@@ -3,6 +3,7 @@
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub import save_torch_state_dict
@@ -31,19 +32,27 @@ def load(folder: Path, settings: VlmModel) -> tuple[LlavaForConditionalGeneratio
     Raises UserError as `read_weights` does, and where the vision tower sees another image size.
     """
     model = read_weights(folder)
-    size = model.config.vision_config.image_size
-    if size != settings.image_size:
-        raise UserError(f"{folder}: the vision tower sees {size} px, model.image_size is {settings.image_size}")
+    require_image_size(folder, model.config.vision_config.image_size, settings.image_size)
     model.config.vision_feature_layer = settings.vision_feature_layer
     model.config.vision_feature_select_strategy = settings.vision_feature_select_strategy
 
     processor = LlavaProcessor.from_pretrained(folder)
     processor.vision_feature_select_strategy = settings.vision_feature_select_strategy
     processor.chat_template = processor.tokenizer.chat_template = CHAT_TEMPLATES[settings.chat_template]
-    # The whole image, brought to the tower's square: padding before that is `pad_to_square`'s business.
-    processor.image_processor.size = {"height": size, "width": size}
-    processor.image_processor.do_center_crop = False
+    show_whole_images(processor.image_processor, settings.image_size)
     return model, processor
+
+
+def require_image_size(folder: Path, seen: int, asked: int) -> None:
+    """Raise UserError where the vision tower of a folder sees other squares than asked, in pixels a side."""
+    if seen != asked:
+        raise UserError(f"{folder}: the vision tower sees {seen} px, model.image_size is {asked}")
+
+
+def show_whole_images(image_processor: Any, side: int) -> None:
+    """Have the whole image brought to the tower's square: padding before that is `pad_to_square`'s business."""
+    image_processor.size = {"height": side, "width": side}
+    image_processor.do_center_crop = False
 
 
 def read_weights(folder: Path) -> LlavaForConditionalGeneration:
@@ -54,11 +63,16 @@ def read_weights(folder: Path) -> LlavaForConditionalGeneration:
     model, found = LlavaForConditionalGeneration.from_pretrained(
         folder, dtype=torch.float32, attn_implementation=attention, output_loading_info=True
     )
-    for fault in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+    require_whole(folder, found, ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    return model
+
+
+def require_whole(folder: Path, found: dict[str, Any], faults: tuple[str, ...]) -> None:
+    """Raise UserError naming the first weight with one of the faults that `from_pretrained` found."""
+    for fault in faults:
         if found[fault]:
             names = sorted(map(str, found[fault]))
             raise UserError(f"{folder}: {len(names)} {fault.replace('_', ' ')} in the weights, first {names[0]}")
-    return model
 
 
 def published_name(name: str) -> str:
