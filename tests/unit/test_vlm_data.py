@@ -1,5 +1,6 @@
 """Samples and their order: what is left out is counted, and what a caption says moves nothing."""
 
+import hashlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -9,7 +10,15 @@ import pytest
 from PIL import Image
 
 from workflow_scripts.errors import UserError
-from workflow_scripts.vlm.data import Sample, caption_samples, in_order, question_samples, read_conversations
+from workflow_scripts.vlm.data import (
+    HeldSamples,
+    Sample,
+    Samples,
+    caption_samples,
+    in_order,
+    question_samples,
+    read_conversations,
+)
 
 
 def make_pool(folder: Path, count: int) -> pd.DataFrame:
@@ -65,7 +74,10 @@ def test_every_captioner_sees_the_same_images_in_the_same_order(tmp_path):
 
     def order(captions: pd.DataFrame, seed: int = 0) -> list[str]:
         captioned, _ = caption_samples(pool, captions, "describe", words, 9)
-        return [s.key for s in in_order([*captioned, *question_samples(captioned, 0), *fixed], seed, 250)]
+        sources = (captioned, question_samples(captioned, 0), fixed)
+        ordered = in_order(Samples(*map(HeldSamples, sources)), seed, 250)
+        assert [sample.key for sample in ordered] == ordered.keys()
+        return ordered.keys()
 
     short = order(captions_of(["topleft red circle on black"] * 40))
     long = order(captions_of([f"bottomright large {c} cross" for c in ("red", "cyan") * 20]))
@@ -78,6 +90,22 @@ def test_every_captioner_sees_the_same_images_in_the_same_order(tmp_path):
     failed = order(captions_of(["topleft red circle on black"] * 40, {7: "timeout"}))
     gone = {"caption:id7", "questions:id7"}
     assert failed[:98] == [key for key in short[:100] if key not in gone]
+
+
+def test_the_order_is_that_of_a_sorted_list_of_hashes():
+    """As it was before samples were read on demand, so that a stopped sweep can go on."""
+    sources = [
+        [Sample(f"{kind}:{i}", (), (("q", "a"),)) for i in range(n)] for kind, n in (("a", 50), ("b", 0), ("c", 77))
+    ]
+    held = [sample for source in sources for sample in source]
+
+    def digest(number: int, sample: Sample) -> bytes:
+        return hashlib.sha256(f"3:{number}:{sample.key}".encode()).digest()
+
+    expected = [s for number in range(3) for s in sorted(held, key=lambda s: digest(number, s))][:300]
+    samples = Samples(*map(HeldSamples, sources))
+    assert list(samples) == held
+    assert list(in_order(samples, 3, 300)) == expected
 
 
 def test_questions_follow_from_the_caption(tmp_path):

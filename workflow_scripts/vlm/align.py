@@ -31,14 +31,14 @@ def main(argv: list[str] | None = None) -> None:
 
     # Only now: torch and transformers take seconds to import.
     from workflow_scripts.model_folders import folder_fingerprint, local_folder, manifest_folder
-    from workflow_scripts.vlm.data import Sample, read_conversations
+    from workflow_scripts.vlm.data import HeldSamples, Samples, read_conversations
     from workflow_scripts.vlm.stage import CountTokens, Facts, run_stage
 
     base = manifest_folder(args.start) if args.start else local_folder(job.model.base)
     data = job.stage.data.path
 
-    def read_samples(count_tokens: CountTokens) -> tuple[list[Sample], Facts]:
-        samples = read_conversations(data)
+    def read_samples(count_tokens: CountTokens) -> tuple[Samples, Facts]:
+        samples = Samples(HeldSamples(read_conversations(data)))
         return samples, {"num_conversations": len(samples)}
 
     run_stage(job, base, [folder_fingerprint(base), data / "data.json"], read_samples, args.out, args.log_table)

@@ -6,11 +6,15 @@ is learnt from the same images in the same order.
 
 import hashlib
 import random
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
+from typing import Protocol
 
+import numpy as np
 import pandas as pd
 
 from workflow_scripts.errors import UserError
@@ -27,6 +31,81 @@ class Sample:
     key: str
     images: tuple[Path, ...]
     turns: tuple[tuple[str, str], ...]
+
+
+class SampleSource(Protocol):
+    """Samples that are read when they are asked for. Data loader workers get a copy: it must pickle, and a copy opens
+    its own files."""
+
+    def __len__(self) -> int:
+        """How many samples there are."""
+
+    def key(self, index: int) -> str:
+        """What names a sample, the same in every run. Cheap: training asks for all keys before it begins."""
+
+    def sample(self, index: int) -> Sample:
+        """Read one sample. Raises UserError naming it where it is broken."""
+
+
+@dataclass(frozen=True)
+class HeldSamples:
+    """A source whose samples are in memory."""
+
+    samples: Sequence[Sample]
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def key(self, index: int) -> str:
+        """The sample's own key."""
+        return self.samples[index].key
+
+    def sample(self, index: int) -> Sample:
+        """The sample itself."""
+        return self.samples[index]
+
+
+class Samples(Sequence[Sample]):
+    """Sources one after another. Indexing reads one sample."""
+
+    def __init__(self, *sources: SampleSource) -> None:
+        self._sources = sources
+        self._ends = list(accumulate(map(len, sources)))
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def __getitem__(self, index: int) -> Sample:
+        source, index = self._find(index)
+        return source.sample(index)
+
+    def key(self, index: int) -> str:
+        """The key of one sample, which is not read."""
+        source, index = self._find(index)
+        return source.key(index)
+
+    def _find(self, index: int) -> tuple[SampleSource, int]:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        number = bisect_right(self._ends, index)
+        return self._sources[number], index - (self._ends[number - 1] if number else 0)
+
+
+class Ordered(Sequence[Sample]):
+    """Samples in another order; `order` holds their numbers, int32 (N,)."""
+
+    def __init__(self, samples: Samples, order: np.ndarray) -> None:
+        self._samples, self.order = samples, order
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __getitem__(self, place: int) -> Sample:
+        return self._samples[int(self.order[place])]
+
+    def keys(self) -> list[str]:
+        """The keys in order; no sample is read."""
+        return [self._samples.key(int(index)) for index in self.order]
 
 
 def read_conversations(folder: Path) -> list[Sample]:
@@ -101,14 +180,16 @@ def question_samples(captioned: Sequence[Sample], seed: int) -> list[Sample]:
     return samples
 
 
-def in_order(samples: Sequence[Sample], seed: int, count: int) -> list[Sample]:
+def in_order(samples: Samples, seed: int, count: int) -> Ordered:
     """`count` samples: passes over all of them, each in an order of its own, a hash of seed, pass and key. Leaving a
-    sample out moves the others up and changes nothing else."""
-    ordered: list[Sample] = []
-    while len(ordered) < count:
-        number = len(ordered) // len(samples)
-        ordered += sorted(samples, key=lambda s: hashlib.sha256(f"{seed}:{number}:{s.key}".encode()).digest())
-    return ordered[:count]
+    sample out moves the others up and changes nothing else. 36 bytes a sample are held while a pass is sorted."""
+    passes = []
+    for number in range(-(-count // len(samples))):
+        digests = (
+            hashlib.sha256(f"{seed}:{number}:{samples.key(index)}".encode()).digest() for index in range(len(samples))
+        )
+        passes.append(np.fromiter(digests, "S32", len(samples)).argsort(kind="stable").astype(np.int32))
+    return Ordered(samples, np.concatenate(passes)[:count])
 
 
 def check_images(paths: Iterable[Path]) -> None:

@@ -12,7 +12,7 @@ from workflow_scripts.progress import log
 from workflow_scripts.records import write_table
 from workflow_scripts.training import num_steps, remove_checkpoints, train
 from workflow_scripts.vlm.batches import Batches
-from workflow_scripts.vlm.data import Sample, in_order
+from workflow_scripts.vlm.data import Samples, in_order
 from workflow_scripts.vlm.model import freeze, load, save
 from workflow_scripts.vlm.trainer import LlavaTrainer
 
@@ -24,7 +24,7 @@ def run_stage(
     job: AlignJob | SftJob,
     start: Path,
     inputs: Sequence[Any],
-    read_samples: Callable[[CountTokens], tuple[list[Sample], Facts]],
+    read_samples: Callable[[CountTokens], tuple[Samples, Facts]],
     out: Path,
     log_table: Path,
 ) -> None:

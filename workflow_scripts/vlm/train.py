@@ -34,12 +34,18 @@ def main(argv: list[str] | None = None) -> None:
     from workflow_scripts.captions.read import read_captions
     from workflow_scripts.model_folders import manifest_folder
     from workflow_scripts.records import read_table
-    from workflow_scripts.vlm.data import Sample, caption_samples, question_samples, read_conversations
+    from workflow_scripts.vlm.data import (
+        HeldSamples,
+        Samples,
+        caption_samples,
+        question_samples,
+        read_conversations,
+    )
     from workflow_scripts.vlm.stage import CountTokens, Facts, run_stage
 
     data = job.stage.data.path
 
-    def read_samples(count_tokens: CountTokens) -> tuple[list[Sample], Facts]:
+    def read_samples(count_tokens: CountTokens) -> tuple[Samples, Facts]:
         captioned, left_out = caption_samples(
             read_table(args.pool, "images"),
             read_captions(args.captions),
@@ -55,7 +61,7 @@ def main(argv: list[str] | None = None) -> None:
             "num_questions_from_captions": len(questions),
             "num_conversations": len(fixed),
         }
-        return [*captioned, *questions, *fixed], facts
+        return Samples(HeldSamples(captioned), HeldSamples(questions), HeldSamples(fixed)), facts
 
     inputs = [args.start, args.pool, args.captions, data / "data.json"]
     run_stage(job, manifest_folder(args.start), inputs, read_samples, args.out, args.log_table)
