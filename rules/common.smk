@@ -168,6 +168,10 @@ def t2i_pipeline(wildcards):
     return CONFIG.generation.pipelines[wildcards.pipeline]
 
 
+def t2i_benchmark(wildcards):
+    return CONFIG.generation.benchmarks[wildcards.benchmark]
+
+
 def vlm_parts(wildcards):
     """The repositories that a pipeline's model is made of."""
     model = vlm_pipeline(wildcards).model

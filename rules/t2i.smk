@@ -57,7 +57,7 @@ if CONFIG.jobs == "apart":
 
     rule generate_images:
         input:
-            prompts=lambda wildcards: files_of(CONFIG.generation.benchmarks[wildcards.benchmark]),
+            prompts=lambda wildcards: files_of(t2i_benchmark(wildcards)),
             model=rules.finetune_t2i.output.model,
         output:
             f"{T2I}/{{benchmark}}/pictures.parquet",
@@ -80,7 +80,8 @@ if CONFIG.jobs == "apart":
 
     rule score_images:
         input:
-            prompts=lambda wildcards: files_of(CONFIG.generation.benchmarks[wildcards.benchmark]),
+            prompts=lambda wildcards: files_of(t2i_benchmark(wildcards)),
+            models=lambda wildcards: files_of(*t2i_benchmark(wildcards).models.values()),
             pictures=rules.generate_images.output,
         output:
             scores=f"{T2I}/{{benchmark}}/scores.csv",
@@ -90,10 +91,13 @@ if CONFIG.jobs == "apart":
         benchmark:
             f"{RESULTS}/logs/generation/{{pipeline}}-{{seed}}/{{captioner}}.{{benchmark}}.score.tsv"
         conda:
-            "../envs/evaluate.yaml"
+            lambda wildcards: f"../envs/{plan.score_environment(CONFIG, wildcards.benchmark)}.yaml"
         threads: threads_of(lambda wildcards: CONFIG.generation.score_needs)
         resources:
-            **request(lambda wildcards: CONFIG.generation.score_needs),
+            **request(
+                lambda wildcards: CONFIG.generation.score_needs,
+                python=lambda wildcards: python_of(plan.score_environment(CONFIG, wildcards.benchmark)),
+            ),
         params:
             spec=lambda wildcards: plan.as_param(plan.score_images_job(CONFIG, wildcards.benchmark)),
         message:
@@ -109,6 +113,7 @@ else:
     rule finetune_and_measure_t2i:
         input:
             prompts=files_of(*CONFIG.generation.benchmarks.values()),
+            models=files_of(*(model for one in CONFIG.generation.benchmarks.values() for model in one.models.values())),
             latents=rules.encode_latents.output,
             captions=f"{RESULTS}/captions/{{captioner}}/captions.json",
         output:

@@ -9,6 +9,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from workflow_scripts.benchmarks import GENERATION, UNDERSTANDING
+from workflow_scripts.benchmarks.generation.roles import MODELS
 from workflow_scripts.errors import UserError, nearest
 from workflow_scripts.plan import asked_of_engine, assets_of, in_world, pipelines_of
 from workflow_scripts.spec import BASELINES, Config
@@ -140,7 +141,7 @@ def _faults_between_sections(raw: dict[str, Any], config: Config | None) -> list
 
 def _faults_of_whole(config: Config) -> list[str]:
     """What a config needs as a whole, once every section is sound by itself."""
-    faults = _faults_of_analysis(config) + _faults_of_assets(config)
+    faults = _faults_of_analysis(config) + _faults_of_assets(config) + _faults_of_scorers(config)
     if config.published is not None:
         return faults
     for key in ("captioners", "captioning", "pool", "capeval"):
@@ -192,6 +193,27 @@ def _faults_of_assets(config: Config) -> list[str]:
                         f"{other}: {field} {getattr(source, field)!r}, but {key} has {getattr(first, field)!r} "
                         "for the same repository"
                     )
+    return faults
+
+
+def _faults_of_scorers(config: Config) -> list[str]:
+    """Roles behind a generation benchmark's scores that are missing, unknown, or filled with what does not fit."""
+    faults = []
+    for name, benchmark in config.generation.benchmarks.items():
+        roles, place = MODELS.get(name, {}), f"generation.benchmarks.{name}.models"
+        faults += [
+            f"{place}.{role}: {name} has no such role{_hint(role, list(roles))}"
+            for role in benchmark.models
+            if role not in roles
+        ]
+        for role, ways in roles.items():
+            model, choices = benchmark.models.get(role), ", ".join(map(repr, ways))
+            if model is None:
+                faults.append(f"{place}.{role}: missing, {name} needs it; its `through` is one of {choices}")
+            elif model.through not in ways:
+                faults.append(f"{place}.{role}.through: {model.through!r} does not fit, expected one of {choices}")
+            elif model.hub and not ways[model.through].on_hub:
+                faults.append(f"{place}.{role}.hub: not for {model.through!r}, give its folder as `path`")
     return faults
 
 

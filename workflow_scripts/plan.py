@@ -265,7 +265,7 @@ class FinetuneJob(Section):
 
 
 class GenerateJob(Section):
-    """Make one benchmark's pictures with one fine-tuned model."""
+    """Make one benchmark's pictures with one fine-tuned model. What scores them is left out of `benchmark`."""
 
     stage_version: int = 1
     family: str
@@ -279,7 +279,7 @@ class GenerateJob(Section):
 
 
 class ScoreImagesJob(Section):
-    """Score one benchmark's pictures."""
+    """Score one benchmark's pictures. `benchmark.models` are what looks at them."""
 
     stage_version: int = 1
     name: str
@@ -349,13 +349,12 @@ def in_world(config: Config, source: Source) -> bool:
 
 
 def _sources_in(value: Any, key: str = "") -> list[tuple[str, Source]]:
-    if isinstance(value, Source):
-        return [(key, value)] if value.hub or value.path else []
+    own = [(key, value)] if isinstance(value, Source) and (value.hub or value.path) else []
     if isinstance(value, Section):
         value = {field: getattr(value, field) for field in type(value).model_fields}
     if isinstance(value, dict):
         prefix = f"{key}." if key else ""
-        return [found for name, part in value.items() for found in _sources_in(part, f"{prefix}{name}")]
+        return own + [found for name, part in value.items() for found in _sources_in(part, f"{prefix}{name}")]
     return []
 
 
@@ -372,11 +371,12 @@ def _settled(value: Any, assets: Path) -> Any:
     """A section as its job sees it: repositories are local folders, what the job asks of the machine is left out."""
     if isinstance(value, Needs):
         return Needs()
-    if isinstance(value, Source):
-        local = {"hub": None, "path": assets / asset_name(value)} if value.hub else {}
-        return value.model_copy(update={"licence": "unstated", "kind": "model", "files": [], **local})
     if isinstance(value, Section):
-        return value.model_copy(update={f: _settled(getattr(value, f), assets) for f in type(value).model_fields})
+        settled = {field: _settled(getattr(value, field), assets) for field in type(value).model_fields}
+        if isinstance(value, Source):
+            settled |= {"licence": "unstated", "kind": "model", "files": []}
+            settled |= {"hub": None, "path": assets / asset_name(value)} if value.hub else {}
+        return value.model_copy(update=settled)
     if isinstance(value, dict):
         return {key: _settled(part, assets) for key, part in value.items()}
     return value
@@ -685,7 +685,7 @@ def generate_job(config: Config, pipeline: str, benchmark: str) -> GenerateJob:
         max_text_tokens=made.max_text_tokens,
         generate=made.generate,
         name=benchmark,
-        benchmark=settled.benchmarks[benchmark],
+        benchmark=settled.benchmarks[benchmark].model_copy(update={"models": {}}),
         noise_seed=settled.noise_seed,
     )
 
@@ -693,6 +693,18 @@ def generate_job(config: Config, pipeline: str, benchmark: str) -> GenerateJob:
 def score_images_job(config: Config, benchmark: str) -> ScoreImagesJob:
     """How a benchmark's pictures are scored."""
     return ScoreImagesJob(name=benchmark, benchmark=_settled(config.generation.benchmarks[benchmark], config.assets))
+
+
+def score_environment(config: Config, benchmark: str) -> str:
+    """The environment of envs/ in which a generation benchmark is scored."""
+    models = config.generation.benchmarks[benchmark].models.values()
+    return "serve" if any(model.through == "vllm" for model in models) else "evaluate"
+
+
+def score_serving(config: Config) -> ServingJob:
+    """How an engine that looks at pictures runs."""
+    needs = config.generation.score_needs
+    return ServingJob(gpus=needs.gpus, threads=needs.threads)
 
 
 def collect_captioner_job(config: Config, captioner: str) -> CollectCaptionerJob:

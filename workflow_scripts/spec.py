@@ -443,10 +443,23 @@ class T2iPipeline(Section):
     generate: Generate
 
 
+class ScorerModel(Source):
+    """A model behind a generation benchmark's scores."""
+
+    through: Literal["mask2former", "clip", "blip", "dpt", "owlv2", "unidet", "modelscope", "vllm", "transformers"] = (
+        Field(description="how it is run; each role takes some of these")
+    )
+
+
 class T2iBenchmark(Source):
-    """A generation benchmark: its prompts and how many pictures each gets."""
+    """A generation benchmark: its prompts, how many pictures each gets, and what looks at them."""
 
     images_per_prompt: int = Field(4, gt=0, description="pictures made of every prompt")
+    models: dict[Name, ScorerModel] = Field(
+        {},
+        description="what scores the pictures, by role: GenEval's `instances` and `colors`, DPG-Bench's `answers`, "
+        "T2I-CompBench++'s `attributes`, `objects`, `depth` and `similarity`",
+    )
     mode: Literal["official", "fixed"] = Field(
         "official", description="`official` repeats the official scorer's faults"
     )

@@ -8,7 +8,7 @@ from conftest import SMALL
 from dryrun import FINAL, job_counts, pending, snakemake
 
 PAPER = {
-    "fetch_asset": 34,
+    "fetch_asset": 41,
     "build_pool": 1,
     "caption_shards": 10 * 10,
     "collect_captions": 10,
@@ -206,7 +206,7 @@ def test_licences_of_an_asset_fetch_nothing(done, small):
 
 def test_lock_and_licences_are_made_when_asked_for(checkout):
     counts = job_counts(checkout, "assets.lock.yaml", "results/licences.csv", "fetch_assets")
-    assert counts == {"lock_assets": 1, "list_licences": 1, "fetch_assets": 1, "fetch_asset": 34}
+    assert counts == {"lock_assets": 1, "list_licences": 1, "fetch_assets": 1, "fetch_asset": 41}
 
 
 def test_a_benchmark_reruns_no_training(done, small):
@@ -216,6 +216,16 @@ def test_a_benchmark_reruns_no_training(done, small):
         lambda c: c["understanding"]["benchmarks"].pop("pope") and c["analysis"].update(composites={}),
     )
     assert again.keys() - FINAL == {"evaluate_vlm", "collect_captioner"}
+
+
+def test_a_scorers_model_is_fetched_and_reruns_the_scoring_alone(done, small):
+    def edit(config):
+        config["generation"]["benchmarks"]["geneval"]["models"]["colors"]["hub"] = "openai/another-clip"
+
+    again = edited(done, small, edit)
+    assert again.keys() - FINAL == {"fetch_asset", "score_images", "collect_captioner"}
+    assert again["fetch_asset"] == ["small-assets/openai--another-clip.json"]
+    assert all("geneval" in path for path in again["score_images"])
 
 
 def test_configfile_replaces_the_default(checkout):

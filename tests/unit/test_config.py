@@ -112,6 +112,32 @@ def test_a_source_is_in_one_place(raw, source, fault):
     assert fault in faults_of(raw, lambda c: c["captioners"]["qwen3-vl-8b"].update(model=source))
 
 
+def test_every_role_behind_a_generation_benchmark_is_filled_with_what_fits(raw):
+    def edit(config):
+        benchmarks = config["generation"]["benchmarks"]
+        geneval, dpg, compbench = (benchmarks[name]["models"] for name in ("geneval", "dpg_bench", "t2i_compbench"))
+        geneval["instance"] = geneval.pop("instances")
+        dpg["answers"] = {"through": "modelscope", "hub": "damo/mplug"}
+        compbench["depth"]["through"] = "clip"
+
+    text = faults_of(raw, edit)
+    assert "4 faults" in text
+    place = "generation.benchmarks"
+    assert f"{place}.geneval.models.instance: geneval has no such role, did you mean 'instances'?" in text
+    assert f"{place}.geneval.models.instances: missing, geneval needs it; its `through` is one of 'mask2former'" in text
+    assert f"{place}.dpg_bench.models.answers.hub: not for 'modelscope', give its folder as `path`" in text
+    assert f"{place}.t2i_compbench.models.depth.through: 'clip' does not fit, expected one of 'dpt'" in text
+    text = faults_of(raw, lambda c: c["generation"]["benchmarks"]["geneval"]["models"]["colors"].update(through="clp"))
+    assert f"{place}.geneval.models.colors.through: 'clp'" in text and "did you mean 'clip'?" in text
+
+
+def test_the_blocks_worlds_pictures_need_no_model(root):
+    raw = read_yaml(root / "resources/sweeps/blocks.yaml")
+    colors = {"through": "clip", "path": "clip"}
+    text = faults_of(raw, lambda c: c["generation"]["benchmarks"]["blocks_dpg"].update(models={"colors": colors}))
+    assert "generation.benchmarks.blocks_dpg.models.colors: blocks_dpg has no such role" in text
+
+
 def test_remote_code_is_for_transformers(raw):
     text = faults_of(raw, lambda c: c["captioners"]["qwen3-vl-8b"].update(remote_code="a" * 40))
     assert "remote_code is for engine 'transformers', the engine is 'vllm'" in text

@@ -15,7 +15,7 @@ GOOD = {
     ("geneval", "instances"): [SEEN, [*SEEN, Detection("elephant", 0.2, SIGN)]],
     ("geneval", "colors"): [["red"]],
     ("dpg_bench", "answers"): [["yes", "yes", "yes", "no", "no"], ["yes", "yes", "yes", "nothing", "No"]],
-    ("t2i_compbench", "yes"): [[0.9, 0.8, 0.1]],
+    ("t2i_compbench", "attributes"): [[0.9, 0.8, 0.1]],
     ("t2i_compbench", "objects"): [SEEN, [SEEN[0], Detection("wall clock", 0.7, CLOCK)]],
     ("t2i_compbench", "depth"): [DEPTH, 1000 * DEPTH - 3],
     ("t2i_compbench", "similarity"): [[0.31, 0.15]],
@@ -24,7 +24,7 @@ BAD = {
     ("geneval", "instances"): [[], SEEN[:1], MIRRORED, [*SEEN, Detection("elephant", 0.8, SIGN)]],
     ("geneval", "colors"): [["blue"], []],
     ("dpg_bench", "answers"): [["yes"] * 5, ["no"] * 5, ["Yes"] * 3 + ["no"] * 2],
-    ("t2i_compbench", "yes"): [[0.5, 0.5, 0.5], [0.9, 0.9, 0.9], [float("nan"), 0.9, 0.1]],
+    ("t2i_compbench", "attributes"): [[0.5, 0.5, 0.5], [0.9, 0.9, 0.9], [float("nan"), 0.9, 0.1]],
     ("t2i_compbench", "objects"): [[], SEEN[1:], MIRRORED],
     ("t2i_compbench", "depth"): [DEPTH[::-1], 0 * DEPTH, np.nan * DEPTH, DEPTH.T],
     ("t2i_compbench", "similarity"): [[0.15, 0.31], [0.2, 0.2], [float("nan"), 0.1]],
@@ -54,7 +54,7 @@ def test_what_does_not_see_the_picture_stops(benchmark, role, output):
 
 
 def test_answers_are_as_many_as_questions():
-    for benchmark, role in (("dpg_bench", "answers"), ("t2i_compbench", "yes"), ("t2i_compbench", "similarity")):
+    for benchmark, role in (("dpg_bench", "answers"), ("t2i_compbench", "attributes"), ("t2i_compbench", "similarity")):
         assert len(CANARIES[benchmark][role].asked) == len(GOOD[benchmark, role][0])
 
 

@@ -161,7 +161,7 @@ CANARIES: dict[str, dict[str, Canary]] = {
     },
     "dpg_bench": {"answers": Canary(sign_and_clock, tuple(QUESTIONS), check_answers)},
     "t2i_compbench": {
-        "yes": Canary(sign_and_clock, tuple(CHUNKS), check_probabilities),
+        "attributes": Canary(sign_and_clock, tuple(CHUNKS), check_probabilities),
         "objects": Canary(sign_and_clock, SIGN_NAMES, check_objects),
         "depth": Canary(road, (), check_depth),
         "similarity": Canary(sign_and_clock, TEXTS, check_similarities),

@@ -5,6 +5,8 @@ neither: it knows the benchmark's templates, and reads free sentences by closed 
 it reads otherwise is listed by `compare_parsers`; scores from it are not comparable.
 """
 
+import importlib.metadata
+import importlib.util
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -66,6 +68,23 @@ class Parse:
 
 
 Parser = Callable[[str], Parse]
+
+
+def has_spacy() -> bool:
+    """Whether spaCy and its model are installed."""
+    return all(importlib.util.find_spec(package) for package in ("spacy", MODEL))
+
+
+def parser_name() -> str:
+    """What `open_parser` gives, with versions."""
+    if not has_spacy():
+        return "by closed classes of words"
+    return " ".join(f"{package} {importlib.metadata.version(package)}" for package in ("spacy", MODEL))
+
+
+def open_parser() -> Parser:
+    """spaCy's parser where it and its model are installed, else `plain_parser`."""
+    return spacy_parser() if has_spacy() else plain_parser
 
 
 def spacy_parser() -> Parser:

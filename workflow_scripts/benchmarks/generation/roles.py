@@ -1,7 +1,8 @@
 """The models that the scorers ask, by what they do. Nothing here loads one.
 
-A role is a protocol; `MODELS` says by benchmark and role which model the authors use and which may stand in. A stand-in
-gives other figures than the published ones, so what it scores is marked `comparable: false`.
+A role is a protocol; `MODELS` says by benchmark and role how it can be filled: with the model that the authors use, or
+with one that stands in. A stand-in gives other figures than the published ones, so what it scores is marked
+`comparable: false`.
 """
 
 from collections.abc import Sequence
@@ -85,45 +86,47 @@ class TextSimilarity(Protocol):
 
 
 @dataclass(frozen=True)
-class Model:
-    """A model that can fill a role. `id` is its name on the Hugging Face hub unless `how` says otherwise; `comparable`
-    whether its figures may stand beside published ones."""
+class Way:
+    """A way to fill a role, a config's `through`. `official` is the model that the authors ask, by its name on the hub
+    or where else it is from; empty for a stand-in, whose figures stand beside no published ones. `on_hub` is false
+    where its files come from elsewhere."""
 
-    id: str
     how: str
-    comparable: bool
+    official: str = ""
+    on_hub: bool = True
 
 
-MODELS: dict[str, dict[str, tuple[Model, ...]]] = {
+MODELS: dict[str, dict[str, dict[str, Way]]] = {
     "geneval": {
-        "instances": (
-            Model(
-                "facebook/mask2former-swin-small-coco-instance",
+        "instances": {
+            "mask2former": Way(
                 "transformers, instances made of the raw logits as mmdet does",
-                comparable=True,
+                "facebook/mask2former-swin-small-coco-instance",
             ),
-        ),
-        "colors": (Model("openai/clip-vit-large-patch14", "transformers, three templates", comparable=True),),
+        },
+        "colors": {"clip": Way("transformers, three templates", "openai/clip-vit-large-patch14")},
     },
     "dpg_bench": {
-        "answers": (
-            Model("damo/mplug_visual-question-answering_coco_large_en", "ModelScope's own package", comparable=True),
-            Model("any", "a vision-language model through an inference engine", comparable=False),
-        ),
+        "answers": {
+            "modelscope": Way(
+                "ModelScope's own package", "damo/mplug_visual-question-answering_coco_large_en", on_hub=False
+            ),
+            "vllm": Way("a vision-language model through engine vllm"),
+            "transformers": Way("a vision-language model through engine transformers"),
+        },
     },
     "t2i_compbench": {
-        "yes": (
-            Model(
-                "Salesforce/blip-vqa-capfilt-large",
+        "attributes": {
+            "blip": Way(
                 "transformers at 480 pixels with [ENC] as the question's first token",
-                comparable=True,
+                "Salesforce/blip-vqa-capfilt-large",
             ),
-        ),
-        "objects": (
-            Model("Unified_learned_OCIM_RS200_6x+2x", "UniDet's own package", comparable=True),
-            Model("any", "an open-vocabulary detector of transformers", comparable=False),
-        ),
-        "depth": (Model("Intel/dpt-hybrid-midas", "transformers", comparable=True),),
-        "similarity": (Model("openai/clip-vit-base-patch32", "transformers", comparable=True),),
+        },
+        "objects": {
+            "unidet": Way("UniDet's own package", "Unified_learned_OCIM_RS200_6x+2x", on_hub=False),
+            "owlv2": Way("an open-vocabulary detector of transformers"),
+        },
+        "depth": {"dpt": Way("transformers", "Intel/dpt-hybrid-midas")},
+        "similarity": {"clip": Way("transformers", "openai/clip-vit-base-patch32")},
     },
 }
