@@ -8,11 +8,12 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from workflow_scripts.benchmarks import GENERATION, UNDERSTANDING
+from workflow_scripts.benchmarks import UNDERSTANDING
 from workflow_scripts.benchmarks.generation.roles import MODELS
 from workflow_scripts.errors import UserError, nearest
 from workflow_scripts.plan import asked_of_engine, assets_of, in_world, pipelines_of
 from workflow_scripts.spec import BASELINES, Config
+from workflow_scripts.t2i.benchmarks import GENERATION
 
 _EXTRA, _MISSING, _LITERAL, _VALUE = "extra_forbidden", "missing", "literal_error", "value_error"
 

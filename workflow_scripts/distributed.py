@@ -4,6 +4,7 @@ Every process runs the same command, started by `torch.distributed.run`, which t
 """
 
 import os
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -23,7 +24,20 @@ def world_size() -> int:
 
 def is_main() -> bool:
     """Whether this process writes the files that all of them share."""
-    return int(os.environ.get("RANK", "0")) == 0
+    return rank() == 0
+
+
+def rank() -> int:
+    """This process's number, from 0."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def meet() -> None:
+    """Meet the other processes of a command whose processes share work, but no model."""
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    if world_size() > 1 and not dist.is_initialized():
+        dist.init_process_group("gloo", timeout=timedelta(days=30))  # one may have much more to do than another
 
 
 def wait_for_all() -> None:

@@ -274,7 +274,8 @@ class GenerateJob(Section):
     max_text_tokens: int
     generate: Generate
     name: str
-    benchmark: T2iBenchmark
+    prompts: Path
+    images_per_prompt: int
     noise_seed: int
 
 
@@ -685,7 +686,8 @@ def generate_job(config: Config, pipeline: str, benchmark: str) -> GenerateJob:
         max_text_tokens=made.max_text_tokens,
         generate=made.generate,
         name=benchmark,
-        benchmark=settled.benchmarks[benchmark].model_copy(update={"models": {}}),
+        prompts=settled.benchmarks[benchmark].path,
+        images_per_prompt=settled.benchmarks[benchmark].images_per_prompt,
         noise_seed=settled.noise_seed,
     )
 

@@ -184,12 +184,13 @@ SCHEMAS: dict[str, pa.Schema] = {
     "raw_answers": _schema(benchmark=_TEXT, question_id=_TEXT, raw_answer=_TEXT, finish_reason=_TEXT),
     # One generated picture; `index` counts the pictures of a prompt.
     "pictures": _schema(benchmark=_TEXT, prompt_id=_TEXT, index=_COUNT, prompt=_TEXT, path=_TEXT, noise_seed=_COUNT),
-    # One generated picture's score, 0-1, in one category of its benchmark.
+    # One generated picture's score, 0-1, in one category of its benchmark, null where the official scorer drops it;
+    # `reason` says what is wrong, `seen` is what the models said, as JSON.
     "picture_scores": _schema(
-        benchmark=_TEXT, prompt_id=_TEXT, index=_COUNT, category=_TEXT, score=_REAL, reason=_TEXT
+        benchmark=_TEXT, prompt_id=_TEXT, index=_COUNT, category=_TEXT, score=_REAL, reason=_TEXT, seen=_TEXT
     ),
-    # What one model reached; collecting adds whose model it is. `variant` is published, overall or a named one, null
-    # where a benchmark has a single figure. `raw` in the benchmark's own unit, the rest 0-100; `std_error` of `score`.
+    # What one model reached; collecting adds whose model it is. `variant` is published, overall or a named one (of a
+    # generation benchmark a category), null where a benchmark has a single headline. `raw` in the benchmark's own unit, the rest 0-100; `std_error` of `score`.
     "benchmark_scores": _schema(
         benchmark=_TEXT,
         variant=_TEXT,

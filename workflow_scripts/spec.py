@@ -424,7 +424,8 @@ class Generate(Section):
 
     steps: int = Field(gt=0, description="denoising steps")
     guidance: float = Field(ge=0, description="classifier-free guidance scale")
-    batch: int = Field(8, gt=0, description="pictures made at once")
+    batch: int = Field(8, gt=0, description="pictures made at once; each GPU of the job makes its share")
+    precision: Literal["bf16", "fp32"] = Field("bf16", description="of the whole pipeline while it makes pictures")
     needs: Needs = Needs()
 
 

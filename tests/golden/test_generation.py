@@ -5,17 +5,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.golden import make_generation as made
 from workflow_scripts.benchmarks.generation import (
     compbench_attributes,
     compbench_numeracy,
+    compbench_scorer,
     compbench_spatial,
     dpg_bench,
     geneval,
-    t2i_compbench,
 )
-from workflow_scripts.benchmarks.generation.base import Prompt, score
+from workflow_scripts.benchmarks.generation.base import Picture, Prompt, score
 from workflow_scripts.benchmarks.generation.boxes import iou
 from workflow_scripts.benchmarks.generation.compbench_parsing import plain_parser
 from workflow_scripts.benchmarks.generation.roles import Detection
@@ -33,16 +34,30 @@ def test_geneval_relations_and_overlaps():
     assert [iou(a, b, border=1) for a, b in pairs] == pytest.approx(GOLDEN["iou"], rel=1e-12)
 
 
+class ToldInstances:
+    """Stands in for GenEval's two models: says of each picture what the golden case says."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, list[Detection]] = {}
+        self.color_of: dict[Detection, str] = {}
+
+    def detect(self, pictures):
+        return [self.found[picture.width] for picture in pictures]
+
+    def colors(self, objects):
+        return [self.color_of[thing] for _, thing in objects]
+
+
 def test_geneval_pictures_and_headline():
-    prompts, pictures = [], []
+    prompts, shown, told = [], [], ToldInstances()
     for number, case in enumerate(made.geneval()):
         (row, colors), detections = case.extra, _detections(case)
-        prompt = Prompt(f"{number:05d}", row["prompt"], row["tag"], row)
-        color_of = dict(zip(detections, colors, strict=True))
-        kept = geneval.keep(detections, row["tag"])
-        asked = {detection: color_of[detection] for detection in geneval.to_color(row, kept)}
-        prompts.append(prompt)
-        pictures.append(geneval.score_picture(prompt, 0, kept, asked))
+        prompts.append(Prompt(f"{number:05d}", row["prompt"], row["tag"], row))
+        shown.append(Picture(prompts[-1], 0, Image.new("L", (number + 1, 1))))
+        told.found[number + 1] = detections
+        told.color_of |= dict(zip(detections, colors, strict=True))
+    models = {"instances": told, "colors": told}
+    pictures = geneval.scorer(Path(), prompts, models, "official")(shown)
     assert "".join(str(int(picture.score)) for picture in pictures) == GOLDEN["geneval_right"]
     assert all((picture.score == 1) == (picture.reason == "") for picture in pictures)
     headline = score(geneval.BENCHMARK, prompts, 1, pictures, "official", "made up", same_models=True)[0]
@@ -104,6 +119,6 @@ def test_compbench_numeracy():
 
 
 def test_compbench_three_in_one():
-    found = [t2i_compbench.three_in_one(*case) for case in made.complex_scores()]
+    found = [compbench_scorer.three_in_one(*case) for case in made.complex_scores()]
     assert found == pytest.approx(GOLDEN["three_in_one"], rel=1e-12)
     assert np.ptp(found) > 0.5

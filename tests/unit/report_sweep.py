@@ -30,7 +30,6 @@ from workflow_scripts.spec import (
     PoolSource,
     SftStage,
     Source,
-    T2iBenchmark,
     T2iTraining,
     VlmModel,
 )
@@ -305,6 +304,12 @@ class _Writer:
                             "comparable": True,
                         }
                     )
+                    if objective == "generation":
+                        parts = [("color", score - 10.0, 3.0), ("position", score - 20.0, None)]
+                        rows += [
+                            {**rows[-1], "variant": part, "metric": "mean", "score": value, "std_error": error}
+                            for part, value, error in parts
+                        ]
         return rows
 
     def write_curve(self, path: Path) -> None:
@@ -373,6 +378,7 @@ class _Writer:
                         "category": "color",
                         "score": n / 6,
                         "reason": None,
+                        "seen": "{}",
                     }
                     for n in range(6)
                 ],
@@ -384,7 +390,8 @@ class _Writer:
                     **shared,
                     generate=Generate(steps=8, guidance=1),
                     name=benchmark,
-                    benchmark=T2iBenchmark(path=Path("b")),
+                    prompts=Path("b"),
+                    images_per_prompt=4,
                     noise_seed=0,
                 ),
             )

@@ -160,8 +160,8 @@ def test_prompts_use_the_worlds_words_and_the_perfect_picture_gets_full_marks(wo
         asked = parse(row["prompt"])
         painted = [(cell, {"color": "red", **values}) for cell, values in asked.objects]
         perfect = type(asked)(asked.background, tuple(painted))
-        assert score_picture(benchmark, row, perfect).score == 1
-        assert score_picture(benchmark, row, type(asked)(asked.background, ())).score < 0.2
+        assert score_picture(benchmark, row, perfect)[0] == 1
+        assert score_picture(benchmark, row, type(asked)(asked.background, ()))[0] < 0.2
 
 
 def test_geneval_prompts_have_the_real_keys_and_tags(world, shared_path):

@@ -6,7 +6,6 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from workflow_scripts.benchmarks import GENERATION
 from workflow_scripts.benchmarks.generation import BENCHMARKS, dpg_bench, geneval, t2i_compbench
 from workflow_scripts.benchmarks.generation.base import PictureScore, Prompt, read_prompts, score
 from workflow_scripts.benchmarks.generation.roles import MODELS
@@ -17,7 +16,7 @@ from workflow_scripts.errors import UserError
 def test_real_prompt_files_are_whole(shared_path, name, count):
     benchmark = BENCHMARKS[name]
     prompts = read_prompts(benchmark, shared_path / "data" / name)
-    assert len(prompts) == count == GENERATION[name].num_items
+    assert len(prompts) == count == benchmark.num_prompts
     assert Counter(prompt.category for prompt in prompts) == benchmark.categories
     assert all(prompt.text == prompt.text.strip() for prompt in prompts)
 
@@ -106,7 +105,7 @@ def _rows(values, **changes):
 def test_headline_is_the_plain_mean_of_categories_with_errors_clustered_by_prompt():
     rows = _rows([1.0, 0.5, 0.25, 0.25, 0.0, 0.8])
     assert [(row["variant"], row["metric"]) for row in rows] == [
-        ("official", "mean of eight categories"), ("official/color", "color"), ("official/shape", "shape"),
+        (None, "mean of eight categories"), ("color", "mean"), ("shape", "mean"),
     ]  # fmt: skip
     assert [row["raw"] for row in rows] == pytest.approx([(0.5 + 0.4) / 2, 0.5, 0.4])
     assert [row["score"] for row in rows] == pytest.approx([45, 50, 40])
@@ -122,11 +121,16 @@ def test_scores_of_a_part_are_not_comparable():
     assert not _rows([0.5] * 6)[0]["comparable"]
     prompts = [Prompt(str(n), "text", tag) for tag, count in geneval.BENCHMARK.categories.items() for n in range(count)]
     prompts = [Prompt(f"{number:05d}", "text", prompt.category) for number, prompt in enumerate(prompts)]
-    for images, same_models, comparable in ((4, True, True), (3, True, False), (4, False, False)):
+    for images, mode, same_models, comparable in (
+        (4, "official", True, True),
+        (3, "official", True, False),
+        (4, "official", False, False),
+        (4, "fixed", True, False),
+    ):
         pictures = [PictureScore(p.id, index, p.category, 1.0) for p in prompts for index in range(images)]
-        rows = score(geneval.BENCHMARK, prompts, images, pictures, "fixed", "made up", same_models)
+        rows = score(geneval.BENCHMARK, prompts, images, pictures, mode, "made up", same_models)
         assert {row["comparable"] for row in rows} == {comparable}
-        assert rows[0]["raw"] == 1 and rows[0]["variant"] == "fixed"
+        assert rows[0]["raw"] == 1 and rows[0]["harness"] == f"{mode} rules, made up"
 
 
 def test_dropped_pictures_are_counted_and_left_out():

@@ -8,8 +8,7 @@ from PIL import Image
 from workflow_scripts.benchmarks.generation import compbench_attributes as attributes
 from workflow_scripts.benchmarks.generation import compbench_numeracy as numeracy
 from workflow_scripts.benchmarks.generation import compbench_spatial as spatial
-from workflow_scripts.benchmarks.generation import geneval
-from workflow_scripts.benchmarks.generation import t2i_compbench as compbench
+from workflow_scripts.benchmarks.generation import compbench_scorer, geneval
 from workflow_scripts.benchmarks.generation.base import MODES, Prompt
 from workflow_scripts.benchmarks.generation.boxes import iou
 from workflow_scripts.benchmarks.generation.dpg_bench import (
@@ -355,6 +354,6 @@ def test_compbench_attribute_questions_and_products():
 
 
 def test_compbench_three_in_one():
-    assert compbench.three_in_one("spatial", 0.2, 0.6, 0.3) == pytest.approx(0.4)
-    assert compbench.three_in_one("action", 0.2, 0.6, 0.3) == pytest.approx(0.25)
-    assert compbench.three_in_one("spatialaction", 0.2, 0.7, 0.3) == pytest.approx(0.4)
+    assert compbench_scorer.three_in_one("spatial", 0.2, 0.6, 0.3) == pytest.approx(0.4)
+    assert compbench_scorer.three_in_one("action", 0.2, 0.6, 0.3) == pytest.approx(0.25)
+    assert compbench_scorer.three_in_one("spatialaction", 0.2, 0.7, 0.3) == pytest.approx(0.4)

@@ -122,7 +122,8 @@ def test_key_table_equals_the_tables(made, page):
     head, *rows = page.tables[0]
     assert [row[0] for row in rows] and len(rows) == len(CAPTIONERS)
     capeval = pd.read_csv(results / "capeval.csv").query("group_kind == 'overall'").set_index("captioner")
-    scores = pd.read_csv(results / "scores.csv").groupby(["captioner", "pipeline"]).score.mean().unstack()
+    scores = pd.read_csv(results / "scores.csv").query("variant.isna()")
+    scores = scores.groupby(["captioner", "pipeline"]).score.mean().unstack()
     labels = {label: name for name, (label, *_) in CAPTIONERS.items()}
     expected = {"Ccoverage": capeval.C, "Pprecision": capeval.P}
     expected |= {("G" if p in ("sd3", "qwen-image") else "U") + p: scores[p] for p in scores}
@@ -145,6 +146,20 @@ def test_best_of_each_column_is_marked(made):
         cells = [row["cells"][place] for row in columns]
         top = max(cell["value"] for cell in cells)
         assert all(cell["best"] == (cell["value"] == top) for cell in cells)
+
+
+def test_category_tables_equal_the_scores(made, page):
+    tables = [table for table in page.tables if table[0] == ["Captioner", "color", "position"]]
+    scores = read_table(made[1] / "scores.csv", "scores").query("objective == 'generation'")
+    assert len(tables) == len(scores[["pipeline", "benchmark"]].drop_duplicates())
+    of_first = scores[(scores.pipeline == "sd3") & (scores.benchmark == scores.benchmark.iloc[0])]
+    values = of_first.dropna(subset="variant").set_index(["captioner", "variant"]).score
+    labels = {label: name for name, (label, *_) in CAPTIONERS.items()}
+    *rows, items = tables[0][1:]
+    assert len(rows) == len(CAPTIONERS) and items == ["Items", "240", "240"]
+    for label, color, position in rows:
+        assert color == f"{values[labels[label], 'color']:.1f}± 3.0"
+        assert position == f"{values[labels[label], 'position']:.1f}"  # one prompt: no standard error
 
 
 def test_regression_table_equals_regression_csv(made, page):

@@ -10,16 +10,19 @@ from diffusers import DiffusionPipeline
 from PIL import Image
 from t2i_world import MAX_TEXT_TOKENS, save_base
 
+from workflow_scripts.benchmarks.generation.base import read_prompts
 from workflow_scripts.blocks.prompts import write_prompts
 from workflow_scripts.blocks.world import Block, Scene, parse, render
-from workflow_scripts.errors import NotInThisVersion, UserError
+from workflow_scripts.errors import UserError
 from workflow_scripts.files import write_jsonl
 from workflow_scripts.model_folders import write_manifest
 from workflow_scripts.records import read_table, write_table
-from workflow_scripts.spec import T2iBenchmark
 from workflow_scripts.t2i import generate, score
+from workflow_scripts.t2i.benchmarks import GENERATION
 
 PICTURES = 2  # a prompt
+CATEGORIES = {"blocks_geneval": 1 + 6, "blocks_dpg": 1, "blocks_compbench": 1 + 3}  # rows of scores, the headline first
+GENERATE = {"steps": 2, "guidance": 1.0, "batch": 4, "precision": "fp32"}
 
 
 @pytest.fixture(scope="module", params=["sd3", "qwen-image"])
@@ -39,8 +42,8 @@ def benchmark(folder, name, count=3):
 def make(world, folder, name="blocks_dpg", **changes):
     family, base, model = world
     spec = {"family": family, "model": {"path": str(base)}, "resolution": 32, "noise_seed": 0, "name": name}
-    spec |= {"max_text_tokens": MAX_TEXT_TOKENS[family], "generate": {"steps": 2, "guidance": 1.0, "batch": 4}}
-    spec |= {"benchmark": benchmark(folder, name), **changes}
+    spec |= {"max_text_tokens": MAX_TEXT_TOKENS[family], "generate": GENERATE}
+    spec |= {"prompts": benchmark(folder, name)["path"], "images_per_prompt": PICTURES, **changes}
     out = folder / "out" / "pictures.parquet"
     generate.main(["--spec", json.dumps(spec), "--model", str(model), "--out", str(out)])
     return read_table(out, "pictures"), out
@@ -69,7 +72,7 @@ def test_every_prompt_gets_its_pictures_with_noise_of_their_own(world, tmp_path)
 
 def test_pictures_are_those_of_diffusers_on_the_assembled_folder(world, tmp_path):
     """The base folder with its transformer replaced loads as a pipeline and makes the same pictures."""
-    table, out = make(world, tmp_path, generate={"steps": 2, "guidance": 1.0, "batch": 1})
+    table, out = make(world, tmp_path, generate={**GENERATE, "batch": 1})
     lacking = {"text_encoder_3": None, "tokenizer_3": None} if world[0] == "sd3" else {}
     pipe = DiffusionPipeline.from_pretrained(world[1], dtype=torch.float32, **lacking)
     guided = {"guidance_scale": 1.0} if world[0] == "sd3" else {"true_cfg_scale": 1.0}
@@ -106,19 +109,21 @@ def test_a_broken_picture_is_made_again_and_no_other(world, tmp_path):
 @pytest.mark.parametrize("name", ["blocks_geneval", "blocks_dpg", "blocks_compbench"])
 def test_right_pictures_score_100_and_empty_ones_do_not(tmp_path, name):
     """No model: the pictures are rendered from what the prompts say."""
-    settings = benchmark(tmp_path, name, 12)
+    benchmark(tmp_path, name, 12)
     rows = []
-    for prompt_id, row in generate.read_prompts(T2iBenchmark(**settings)).items():
-        told = parse(row["prompt"])
+    for prompt in read_prompts(GENERATION[name], tmp_path / name):
+        told = parse(prompt.text)
         blocks = tuple(Block(cell, **{"color": "red", **values}) for cell, values in told.objects)
         for index in range(PICTURES):
-            path = tmp_path / f"{prompt_id}-{index}.png"
+            path = tmp_path / f"{prompt.id}-{index}.png"
             Image.fromarray(render(Scene(told.background, blocks))).save(path)
-            made = {"benchmark": name, "prompt_id": prompt_id, "index": index, "prompt": row["prompt"]}
+            made = {"benchmark": name, "prompt_id": prompt.id, "index": index, "prompt": prompt.text}
             rows.append({**made, "path": path.name, "noise_seed": 0})
     write_table(tmp_path / "pictures.parquet", rows, "pictures")
     scores, per_picture = measure(tmp_path, name, tmp_path / "pictures.parquet")
-    assert scores[["benchmark", "raw", "score", "num_items"]].values.tolist() == [[name, 1.0, 100.0, 24]]
+    headline = scores[scores.variant.isna()]
+    assert headline[["benchmark", "raw", "score", "num_items"]].values.tolist() == [[name, 1.0, 100.0, 24]]
+    assert (scores.score == 100).all() and scores.comparable.all() and len(scores) == CATEGORIES[name]
     assert per_picture.score.tolist() == [1.0] * 24
     for row in rows:
         Image.new("RGB", (32, 32)).save(tmp_path / row["path"])
@@ -140,17 +145,3 @@ def test_scoring_stops_where_a_number_would_be_missing(world, tmp_path):
     with pytest.raises(UserError, match="prompt 00000 is 'on black'"):
         measure(tmp_path, "blocks_dpg", out)
     assert not (tmp_path / "scores.csv").exists()
-
-
-@pytest.mark.parametrize("name", ["geneval", "dpg_bench", "t2i_compbench"])
-def test_real_benchmarks_end_at_once(name):
-    source = {"path": "nowhere", "images_per_prompt": 4}
-    spec = {"family": "sd3", "model": {"path": "nowhere"}, "resolution": 1024, "noise_seed": 0, "name": name}
-    spec |= {"max_text_tokens": 256, "generate": {"steps": 28, "guidance": 4.5}, "benchmark": source}
-    with pytest.raises(NotInThisVersion, match=rf"generation\.benchmarks\.{name}: "):
-        generate.main(["--spec", json.dumps(spec), "--model", "nowhere", "--out", "nowhere"])
-    words = ["--pictures", "nowhere", "--out", "nowhere", "--per-picture", "nowhere"]
-    with pytest.raises(NotInThisVersion, match=rf"generation\.benchmarks\.{name}: "):
-        score.main(["--spec", json.dumps({"name": name, "benchmark": source}), *words])
-    with pytest.raises(UserError, match="did you mean 'geneval'"):
-        generate.check_benchmark("genevall")

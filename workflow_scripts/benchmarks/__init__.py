@@ -1,12 +1,12 @@
-"""Every benchmark by name: what it measures, how large it is, and how its raw figure becomes 0-100.
+"""Every understanding benchmark by name: what it measures, how large it is, and how its raw figure becomes 0-100.
 
-Facts as published by the benchmarks' authors; the `blocks_` ones belong to the built-in world. The sixteen real
-understanding benchmarks have a module each in `understanding`, the three generation benchmarks in `generation`.
+Facts as published by the benchmarks' authors; the `blocks_` ones belong to the built-in world. The sixteen real ones
+have a module each in `understanding`. The generation benchmarks are in `generation` and in `blocks.generation`.
 """
 
 from dataclasses import dataclass
 
-from workflow_scripts.benchmarks import generation, understanding
+from workflow_scripts.benchmarks import understanding
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,4 @@ UNDERSTANDING: dict[str, Benchmark] = {
     "blocks_attributes": Benchmark("blocks: attributes", "accuracy", None, 20.0),
     "blocks_position": Benchmark("blocks: position", "accuracy", None, 25.0),
     "blocks_pairs": Benchmark("blocks: pairs", "pair accuracy", None, 25.0),
-}
-
-GENERATION: dict[str, Benchmark] = {
-    **{
-        name: Benchmark(benchmark.title, benchmark.metric, benchmark.num_prompts, benchmark.chance)
-        for name, benchmark in generation.BENCHMARKS.items()
-    },
-    "blocks_geneval": Benchmark("blocks: GenEval", "mean accuracy of the tags", None, 0.0),
-    "blocks_dpg": Benchmark("blocks: DPG", "score", None, 0.0),
-    "blocks_compbench": Benchmark("blocks: CompBench", "mean of the categories", None, 0.0),
 }

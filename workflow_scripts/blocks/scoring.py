@@ -4,8 +4,6 @@ All functions are pure: a row of prompts.jsonl and a picture's description in, a
 """
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,16 +13,10 @@ from workflow_scripts.blocks.world import CELLS, Description
 from workflow_scripts.errors import UserError, unknown
 
 
-@dataclass(frozen=True)
-class PictureScore:
-    """What one picture scores."""
-
-    category: str
-    score: float  # 0-1
-    reason: str  # why it is not 1, empty where it is
+Scored = tuple[float, str]  # 0-1, and why it is not 1, empty where it is
 
 
-def _geneval(row: dict[str, Any], seen: Description) -> PictureScore:
+def _geneval(row: dict[str, Any], seen: Description) -> Scored:
     """GenEval: 1 if every `include` clause holds and no `exclude` clause does, else 0. Of a clause's class the first
     `count` objects matter; position needs every pair with the target clause to lie as asked."""
     by_class = {
@@ -50,7 +42,7 @@ def _geneval(row: dict[str, Any], seen: Description) -> PictureScore:
     for clause in row.get("exclude", []):
         if len(by_class[clause["class"]]) >= clause["count"]:
             faults.append(f"{clause['count']} or more {clause['class']}")
-    return PictureScore(row["tag"], float(not faults), "; ".join(faults))
+    return float(not faults), "; ".join(faults)
 
 
 _DPG_FORMS = [
@@ -76,7 +68,7 @@ def answer_dpg(question: str, seen: Description) -> bool:
     )
 
 
-def _dpg(row: dict[str, Any], seen: Description) -> PictureScore:
+def _dpg(row: dict[str, Any], seen: Description) -> Scored:
     """DPG-Bench: the mean over the questions, in file order, where a question counts 0 once one of its parents
     (0: none) counts 0."""
     scores: dict[int, bool] = {}
@@ -87,35 +79,24 @@ def _dpg(row: dict[str, Any], seen: Description) -> PictureScore:
     wrong = [
         question["question_natural_language"] for question in row["questions"] if not scores[question["proposition_id"]]
     ]
-    return PictureScore("dpg", float(np.mean(list(scores.values()))), " ".join(wrong))
+    return float(np.mean(list(scores.values()))), " ".join(wrong)
 
 
-def _compbench(row: dict[str, Any], seen: Description) -> PictureScore:
+def _compbench(row: dict[str, Any], seen: Description) -> Scored:
     """T2I-CompBench's attribute binding: the product over the noun phrases of whether the picture shows them."""
     missing = [
         chunk
         for chunk in row["chunks"]
         if not any(set(chunk.split()) <= set(values.values()) for _, values in seen.objects)
     ]
-    return PictureScore(row["category"], float(not missing), "; ".join(f"no {chunk}" for chunk in missing))
+    return float(not missing), "; ".join(f"no {chunk}" for chunk in missing)
 
 
 _SCORERS = {"blocks_geneval": _geneval, "blocks_dpg": _dpg, "blocks_compbench": _compbench}
 
 
-def score_picture(benchmark: str, row: dict[str, Any], seen: Description) -> PictureScore:
+def score_picture(benchmark: str, row: dict[str, Any], seen: Description) -> Scored:
     """Score one generated picture: `row` of prompts.jsonl, `seen` = `detect(picture)`."""
     if benchmark not in _SCORERS:
         raise unknown("generation benchmark", benchmark, _SCORERS)
     return _SCORERS[benchmark](row, seen)
-
-
-def overall(scores: Iterable[PictureScore]) -> float:
-    """A benchmark's score, 0-100: the plain mean over its categories of the mean over pictures (GenEval's rule for
-    its six tags; DPG-Bench has one category)."""
-    by_category: dict[str, list[float]] = {}
-    for score in scores:
-        by_category.setdefault(score.category, []).append(score.score)
-    if not by_category:
-        raise ValueError("no scored pictures")
-    return 100 * float(np.mean([np.mean(values) for values in by_category.values()]))

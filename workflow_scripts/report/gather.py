@@ -32,6 +32,7 @@ def gather(sweep: Sweep, figures: Path) -> Data:
         "lines": [_headed(line) for line in sweep.summary["lines"]],
         "key": scores.key_table(sweep),
         "tables": scores.score_tables(sweep),
+        "categories": scores.category_tables(sweep),
         "caveats": estimates.caveats(sweep),
         "estimates": estimates.estimates(sweep),
         "single_benchmarks": estimates.single_benchmarks(sweep),

@@ -96,6 +96,42 @@ def _score_table(sweep: Sweep, pipeline: str) -> Data:
     }
 
 
+def category_tables(sweep: Sweep) -> list[Data]:
+    """One table a generation pipeline and benchmark that has categories: a row a captioner, a column a category (0-100,
+    averaged over seeds, with the standard error of that mean over the prompts)."""
+    return [
+        _category_table(sweep, pipeline, str(benchmark), rows)
+        for pipeline in sweep.pipelines("generation")
+        for benchmark, rows in sweep.categories[sweep.categories.pipeline == pipeline].groupby("benchmark", sort=False)
+    ]
+
+
+def _category_table(sweep: Sweep, pipeline: str, benchmark: str, rows: pd.DataFrame) -> Data:
+    names = list(dict.fromkeys(rows.variant))
+    by_cell = rows.groupby(["captioner", "variant"])
+    means = by_cell.score.mean().unstack().reindex(sweep.captioners)[names]
+    errors = by_cell.std_error.agg(lambda some: np.sqrt((some**2).sum(skipna=False)) / len(some)).unstack()
+    return {
+        "pipeline": pipeline,
+        "benchmark": benchmark,
+        "columns": [{"name": name, "items": rows[rows.variant == name].num_items.max()} for name in names],
+        "rows": [
+            {
+                "label": sweep.label(captioner),
+                "cells": [
+                    {
+                        "value": means.loc[captioner, name],
+                        "error": errors.loc[captioner, name],
+                        "best": _is_best(means[name], captioner),
+                    }
+                    for name in names
+                ],
+            }
+            for captioner in sweep.captioners
+        ],
+    }
+
+
 def _is_best(values: pd.Series, captioner: str) -> bool:
     """Whether nobody has more; where all have the same nobody is best."""
     return bool(values[captioner] == values.max() and values.max() > values.min())

@@ -23,6 +23,7 @@ class Sweep:
     results: Path
     capeval: pd.DataFrame  # overall rows of the sweep's captioners, indexed by captioner
     scores: pd.DataFrame  # of the variant that the regression explains
+    categories: pd.DataFrame  # the parts of generation benchmarks, as scores: `variant` is the category
     regression: pd.DataFrame
     models: pd.DataFrame
     influence: pd.DataFrame
@@ -69,13 +70,14 @@ def read_sweep(job: ReportJob, results: Path, aggregates: Path | None) -> Sweep:
     capeval, scores, design, outcomes = read_tables(job.analysis, *paths, aggregates)
     means = objective_means([outcome for outcome in outcomes if outcome.kind == "pipeline"])
     design = design.loc[next(iter(means.values())).sort_values(ascending=False, kind="stable").index]
-    scores = of_variant(scores, job.analysis.variant)
+    scores = scores[scores.captioner.isin(design.index) & scores.pipeline.isin(job.analysis.pipelines)]
     overall = capeval[capeval.group_kind == "overall"].set_index("captioner").loc[design.index]
     return Sweep(
         job=job,
         results=results,
         capeval=overall,
-        scores=scores[scores.captioner.isin(design.index) & scores.pipeline.isin(job.analysis.pipelines)],
+        scores=of_variant(scores, job.analysis.variant),
+        categories=scores[(scores.objective == "generation") & scores.variant.notna()],
         regression=read_table(results / "regression.csv", "regression"),
         models=read_table(results / "regression_models.csv", "regression_models"),
         influence=read_table(results / "regression_influence.csv", "regression_influence"),

@@ -8,7 +8,7 @@ latent pixels, L text tokens, D text width.
 import importlib
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import diffusers
 import torch
@@ -23,7 +23,7 @@ Text = dict[str, torch.Tensor]  # the text as keyword arguments of the transform
 
 
 class Family(ABC):
-    """A pipeline and what training and generation need of it. All in float32 on `device`."""
+    """A pipeline and what training and generation need of it, on `device`; in float32 wherever it trains."""
 
     pipeline_class: str  # in diffusers
     optional_parts: tuple[str, ...] = ()  # that a pipeline's folder may lack
@@ -37,7 +37,13 @@ class Family(ABC):
         self._sigmas = pipe.scheduler.sigmas.clone()
 
     @classmethod
-    def load(cls, source: Source, max_text_tokens: int = 1, transformer: Path | None = None) -> "Family":
+    def load(
+        cls,
+        source: Source,
+        max_text_tokens: int = 1,
+        transformer: Path | None = None,
+        precision: Literal["bf16", "fp32"] = "fp32",
+    ) -> "Family":
         """Read the pipeline folder `source.path`, with the fine-tuned transformer of the folder `transformer` in place
         of its own. Raises UserError where the folder is none of this family."""
         folder = Path(source.path)
@@ -48,13 +54,14 @@ class Family(ABC):
         diffusers.logging.disable_progress_bar()
         transformers.utils.logging.disable_progress_bar()
         _import_own_classes(index)
+        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         parts: dict[str, Any] = {name: None for name in cls.optional_parts if not (folder / name).is_dir()}
         if transformer is not None:
             library, name = index["transformer"]
             model_class = getattr(importlib.import_module(library), name)
-            parts["transformer"] = model_class.from_pretrained(transformer, dtype=torch.float32)
+            parts["transformer"] = model_class.from_pretrained(transformer, dtype=dtype)
         pipeline = getattr(diffusers, cls.pipeline_class)
-        pipe = pipeline.from_pretrained(folder, dtype=torch.float32, local_files_only=True, **parts)
+        pipe = pipeline.from_pretrained(folder, dtype=dtype, local_files_only=True, **parts)
         return cls(pipe, max_text_tokens)
 
     def sigmas(self, u: torch.Tensor) -> torch.Tensor:

@@ -1,18 +1,20 @@
-"""What a generation benchmark is: its prompts, where its pictures lie, and what is made of all scores.
+"""What a generation benchmark is: its prompts, where its pictures lie, how one is scored, what is made of all scores.
 
 Each benchmark is a module of this package with one `BENCHMARK`. Every rule is a pure function of what models said about
 a picture (`roles` names the models, nothing here loads one) and has two modes: `official` repeats the authors' scorer,
-faults included, so that figures compare; `fixed` mends the faults that the module names. All scores go through `score`,
-which gives rows of table `benchmark_scores`: the headline, and one a category.
+faults included, so that figures compare; `fixed` mends the faults that the module names. A `Scorer` asks the models
+about pictures and puts the rule to what they say. All scores go through `score`, which gives rows of table
+`benchmark_scores`: the headline, and one a category.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 import numpy as np
+from PIL.Image import Image
 
 from workflow_scripts.benchmarks.understanding.estimates import Estimate, clustered_error, mean, ratio
 from workflow_scripts.errors import UserError
@@ -34,13 +36,27 @@ class Prompt:
 @dataclass(frozen=True)
 class PictureScore:
     """One picture's score, 0-1 (a raw cosine may be below 0); None where the official scorer drops the picture.
-    `reason` says what is wrong, empty where nothing is."""
+    `reason` says what is wrong, empty where nothing is; `seen` is what the models said of the picture, JSON values."""
 
     prompt_id: str
     index: int
     category: str
     score: float | None
     reason: str = ""
+    seen: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture that was made of a prompt, the `index`-th of them."""
+
+    prompt: Prompt
+    index: int
+    image: Image
+
+
+Models = Mapping[str, Any]  # one of `roles` by its name
+Scorer = Callable[[Sequence[Picture]], list[PictureScore]]
 
 
 @dataclass(frozen=True)
@@ -58,7 +74,9 @@ class Generation:
 
     `source` holds the files that `read` takes, at `commit`; `categories` says how many prompts each has; the authors
     make `images_per_prompt` pictures. `files` lists the official layout for a number of pictures a prompt, `notes` the
-    text files beside a prompt's pictures there.
+    text files beside a prompt's pictures there. `scorer` makes a scorer of the benchmark's folder, its prompts, models
+    and mode; `finer` gives further categories that are no part of the headline, share (0-1) and number of answers, from
+    the folder, all scores and the mode.
     """
 
     name: str
@@ -70,12 +88,16 @@ class Generation:
     images_per_prompt: int
     read: Callable[[Path], list[Prompt]]
     files: Callable[[Sequence[Prompt], int], list[OfficialFile]]
+    scorer: Callable[[Path, Sequence[Prompt], Models, Mode], Scorer]
+    finer: Callable[[Path, Sequence[PictureScore], Mode], dict[str, tuple[float, int]]] = field(
+        default=lambda folder, pictures, mode: {}
+    )
     notes: Callable[[Prompt], dict[PurePosixPath, str]] = field(default=lambda prompt: {})
     chance: float = 0.0
 
     @property
     def num_prompts(self) -> int:
-        """Prompts of the whole benchmark."""
+        """Prompts of the whole benchmark, 0 where it has no fixed size."""
         return sum(self.categories.values())
 
 
@@ -91,7 +113,7 @@ def read_prompts(benchmark: Generation, folder: Path) -> list[Prompt]:
     for prompt in prompts:
         if not prompt.text:
             raise UserError(f"{folder}: prompt {prompt.id!r} of {benchmark.title} has no text")
-        if prompt.category not in benchmark.categories:
+        if benchmark.categories and prompt.category not in benchmark.categories:
             known = ", ".join(benchmark.categories)
             raise UserError(f"{folder}: prompt {prompt.id!r} is of {prompt.category!r}, which is none of {known}")
     return prompts
@@ -105,26 +127,26 @@ def score(
     mode: Mode,
     harness: str,
     same_models: bool,
+    finer: Mapping[str, tuple[float, int]] | None = None,
 ) -> list[dict[str, Any]]:
-    """Rows of table `benchmark_scores`: the headline, the plain mean over the categories of the mean over pictures, as
-    variant `mode`, and each category as variant `mode/category`.
+    """Rows of table `benchmark_scores`: the headline, the plain mean over the categories of the mean over pictures,
+    then each category as a variant of its name, then those of `finer`.
 
     Standard errors cluster the pictures of a prompt. `harness` names the models, `same_models` whether they are the
-    official ones. `comparable` is false where they are not, where not the whole benchmark was scored or not with the
-    official number of pictures. `num_unparsed` counts what the official scorer drops. Raises UserError for a picture
-    that is missing, unknown or occurs twice, and for a score that is no number.
+    official ones. `comparable` is false where they are not, in mode `fixed`, where not the whole benchmark was scored or
+    not with the official number of pictures. `num_unparsed` counts what the official scorer drops. Raises UserError for
+    a picture that is missing, unknown or occurs twice, and for a score that is no number.
     """
     _check(benchmark, prompts, images_per_prompt, pictures)
     kept = [picture for picture in pictures if picture.score is not None]
     values = np.array([picture.score for picture in kept], dtype=float)
     numbers = {prompt.id: number for number, prompt in enumerate(prompts)}
     clusters = _dense([numbers[picture.prompt_id] for picture in kept])
-    whole = Counter(prompt.category for prompt in prompts) == benchmark.categories
     common = {
         "benchmark": benchmark.name,
         "chance": benchmark.chance,
-        "harness": harness,
-        "comparable": same_models and whole and images_per_prompt == benchmark.images_per_prompt,
+        "harness": f"{mode} rules, {harness}",
+        "comparable": same_models and mode == "official" and _is_whole(benchmark, prompts, images_per_prompt),
     }
     estimates = {}
     for category in dict.fromkeys(prompt.category for prompt in prompts):
@@ -132,18 +154,29 @@ def score(
         if not counted.any():
             raise UserError(f"{benchmark.title}: no picture of category {category!r} has a score")
         estimates[category] = ratio(values * counted, counted)
-    rows = [_row(mode, benchmark.metric, mean(list(estimates.values())), clusters, pictures, common)]
+    rows = [_row(None, benchmark.metric, mean(list(estimates.values())), clusters, pictures, common)]
     if len(estimates) > 1:
         for category, estimate in estimates.items():
             own = np.array([picture.category == category for picture in kept])
             only = Estimate(estimate.value, estimate.influence[own])
             some = [picture for picture in pictures if picture.category == category]
-            rows.append(_row(f"{mode}/{category}", category, only, _dense(clusters[own]), some, common))
+            rows.append(_row(category, "mean", only, _dense(clusters[own]), some, common))
+    for category, (share, count) in (finer or {}).items():
+        raw = {"raw": share, "score": 100 * share, "std_error": None, "num_items": count, "num_unparsed": 0}
+        rows.append({**common, "variant": category, "metric": "share of yes", **raw})
     return rows
 
 
+def _is_whole(benchmark: Generation, prompts: Sequence[Prompt], images_per_prompt: int) -> bool:
+    """Whether all is scored that the authors score; a benchmark without a fixed size always is."""
+    if not benchmark.num_prompts:
+        return True
+    sizes = Counter(prompt.category for prompt in prompts)
+    return sizes == benchmark.categories and images_per_prompt == benchmark.images_per_prompt
+
+
 def _row(
-    variant: str,
+    variant: str | None,
     metric: str,
     estimate: Estimate,
     clusters: np.ndarray,

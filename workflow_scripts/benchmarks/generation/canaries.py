@@ -6,7 +6,7 @@ takes what a model of `roles` said and returns what is wrong, empty where nothin
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -167,6 +167,36 @@ CANARIES: dict[str, dict[str, Canary]] = {
         "similarity": Canary(sign_and_clock, TEXTS, check_similarities),
     },
 }
+
+
+def _ask_depth(models: Mapping[str, Any], picture: Image.Image, asked: Sequence[str]) -> np.ndarray:
+    return models["depth"].depths([picture], models["objects"].frame)[0]
+
+
+def _ask_colors(models: Mapping[str, Any], picture: Image.Image, asked: Sequence[str]) -> list[str]:
+    left, top, right, bottom = SIGN
+    mask = np.zeros((SIZE, SIZE), dtype=bool)
+    mask[top:bottom, left:right] = True
+    return models["colors"].colors([(picture, Detection("stop sign", 1.0, SIGN, mask))])
+
+
+# how each role is asked about its test picture
+_ASK: dict[str, Callable[[Mapping[str, Any], Image.Image, Sequence[str]], Any]] = {
+    "instances": lambda models, picture, asked: models["instances"].detect([picture])[0],
+    "colors": _ask_colors,
+    "answers": lambda models, picture, asked: models["answers"].answers([(picture, text) for text in asked]),
+    "attributes": lambda models, picture, asked: models["attributes"].probabilities([(picture, text) for text in asked]),
+    "objects": lambda models, picture, asked: models["objects"].detect([picture], [asked])[0],
+    "depth": _ask_depth,
+    "similarity": lambda models, picture, asked: models["similarity"].similarities([(picture, text) for text in asked]),
+}
+
+
+def check(benchmark: str, models: Mapping[str, Any], names: Mapping[str, Any]) -> None:
+    """Ask every model of a benchmark about its test picture; `names` says by role what each is. Raises UserError where
+    one does not see what it shows. A benchmark without models has nothing to check."""
+    for role, canary in CANARIES.get(benchmark, {}).items():
+        require(benchmark, role, str(names[role]), _ASK[role](models, canary.picture(), canary.asked))
 
 
 def require(benchmark: str, role: str, model: str, output: Any) -> None:

@@ -15,18 +15,28 @@ A run of several processes mixes the categories' figures; `official` is what a s
 import csv
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 from PIL import Image
 
-from workflow_scripts.benchmarks.generation.base import Generation, Mode, OfficialFile, PictureScore, Prompt
+from workflow_scripts.benchmarks.generation.base import (
+    Generation,
+    Mode,
+    Models,
+    OfficialFile,
+    Picture,
+    PictureScore,
+    Prompt,
+    Scorer,
+)
 from workflow_scripts.errors import UserError
 
 log = logging.getLogger("capsweep")
 
 COLUMNS = ("item_id", "proposition_id", "dependency", "tuple", "question_natural_language")
+QUESTIONS = "dpg_bench.csv"
 NO_PARENT = 0
 TILES = 4
 
@@ -183,6 +193,34 @@ def category_scores(
     return {category: (float(np.mean(tallies[category])), len(tallies[category])) for category in ordered}
 
 
+def scorer(folder: Path, prompts: Sequence[Prompt], models: Models, mode: Mode) -> Scorer:
+    """Each picture by itself, the mean over its item's questions. Models: `answers`."""
+    questions = read_questions(folder / QUESTIONS, mode)
+
+    def scores(pictures: Sequence[Picture]) -> list[PictureScore]:
+        asked = [(picture.image, q.text) for picture in pictures for q in questions.get(picture.prompt.id, [])]
+        said = iter(models["answers"].answers(asked) if asked else [])
+        found = []
+        for picture in pictures:
+            of_item = questions.get(picture.prompt.id, [])
+            answers = {question.id: next(said) for question in of_item}
+            (one,) = score_item(picture.prompt, of_item, [answers], mode)
+            seen = {"answers": {str(number): answer for number, answer in answers.items()}}
+            found.append(replace(one, index=picture.index, seen=seen))
+        return found
+
+    return scores
+
+
+def finer(folder: Path, pictures: Sequence[PictureScore], mode: Mode) -> dict[str, tuple[float, int]]:
+    """`category_scores` of pictures that `scorer` scored, in the order of their items and numbers."""
+    answers: dict[str, list[dict[int, str]]] = {}
+    for picture in sorted(pictures, key=lambda picture: picture.index):
+        given = {int(number): answer for number, answer in picture.seen["answers"].items()}
+        answers.setdefault(picture.prompt_id, []).append(given)
+    return category_scores(read_questions(folder / QUESTIONS, mode), answers, pictures, mode)
+
+
 BENCHMARK = Generation(
     name="dpg_bench",
     title="DPG-Bench",
@@ -193,4 +231,6 @@ BENCHMARK = Generation(
     images_per_prompt=TILES,
     read=read,
     files=files,
+    scorer=scorer,
+    finer=finer,
 )

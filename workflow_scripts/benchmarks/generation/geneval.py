@@ -14,7 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from workflow_scripts.benchmarks.generation.base import Generation, OfficialFile, PictureScore, Prompt
+from workflow_scripts.benchmarks.generation.base import (
+    Generation,
+    Mode,
+    Models,
+    OfficialFile,
+    Picture,
+    PictureScore,
+    Prompt,
+    Scorer,
+)
 from workflow_scripts.benchmarks.generation.boxes import Box
 from workflow_scripts.benchmarks.generation.roles import Detection
 from workflow_scripts.errors import UserError
@@ -141,12 +150,35 @@ def _clause_fault(
     return ""
 
 
-def score_picture(
-    prompt: Prompt, index: int, kept: Mapping[str, list[Detection]], colors: Mapping[Detection, str]
+def scorer(folder: Path, prompts: Sequence[Prompt], models: Models, mode: Mode) -> Scorer:
+    """1 for a right picture, else 0. Models: `instances`, `colors`."""
+
+    def scores(pictures: Sequence[Picture]) -> list[PictureScore]:
+        detected = models["instances"].detect([picture.image for picture in pictures])
+        kept = [keep(found, picture.prompt.category) for picture, found in zip(pictures, detected, strict=True)]
+        colored = [
+            (picture.image, thing)
+            for picture, found in zip(pictures, kept, strict=True)
+            for thing in to_color(picture.prompt.facts, found)
+        ]
+        named = models["colors"].colors(colored) if colored else []
+        colors = {thing: color for (_, thing), color in zip(colored, named, strict=True)}
+        return [_picture_score(picture, found, colors) for picture, found in zip(pictures, kept, strict=True)]
+
+    return scores
+
+
+def _picture_score(
+    picture: Picture, kept: Mapping[str, list[Detection]], colors: Mapping[Detection, str]
 ) -> PictureScore:
-    """1 for a right picture, else 0."""
-    right, reason = judge(prompt.facts, kept, colors)
-    return PictureScore(prompt.id, index, prompt.category, float(right), reason)
+    right, reason = judge(picture.prompt.facts, kept, colors)
+    seen = [
+        {"label": d.label, "score": d.score, "box": list(d.box), **({"color": colors[d]} if d in colors else {})}
+        for found in kept.values()
+        for d in found
+    ]
+    prompt = picture.prompt
+    return PictureScore(prompt.id, picture.index, prompt.category, float(right), reason, {"detections": seen})
 
 
 BENCHMARK = Generation(
@@ -166,5 +198,6 @@ BENCHMARK = Generation(
     images_per_prompt=4,
     read=read,
     files=files,
+    scorer=scorer,
     notes=notes,
 )

@@ -5,14 +5,15 @@ complex prompt asks for. Pictures lie in `<category>/samples/<prompt>_<number, s
 category; the authors' scorer of complex prompts expects ten a prompt.
 
 The rules are in `compbench_attributes` (color, shape, texture), `compbench_spatial` (spatial, 3d_spatial),
-`compbench_numeracy` and here (non_spatial is the CLIP cosine itself, complex joins three scores). There is no official
-headline: the mean of the eight is ours.
+`compbench_numeracy` and `compbench_scorer` (non_spatial is the CLIP cosine itself, complex joins three scores). There is
+no official headline: the mean of the eight is ours.
 """
 
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from workflow_scripts.benchmarks.generation.base import Generation, OfficialFile, Prompt
+from workflow_scripts.benchmarks.generation.compbench_scorer import scorer
 from workflow_scripts.errors import UserError
 
 CATEGORIES = ("color", "shape", "texture", "spatial", "3d_spatial", "numeracy", "non_spatial", "complex")
@@ -54,17 +55,6 @@ def files(prompts: Sequence[Prompt], images_per_prompt: int) -> list[OfficialFil
     return found
 
 
-def three_in_one(kind: str, attributes: float, spatial: float, similarity: float) -> float:
-    """A complex prompt's score, 0-1: the mean of attribute binding (BLIP-VQA) and what else its kind asks for, 2D
-    relation, CLIP cosine of the prompt without adjectives, or both."""
-    parts = {
-        "spatial": (spatial, attributes),
-        "action": (similarity, attributes),
-        "spatialaction": (attributes, spatial, similarity),
-    }[kind]
-    return sum(parts) / len(parts)
-
-
 def _lines(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -88,4 +78,5 @@ BENCHMARK = Generation(
     images_per_prompt=10,
     read=read,
     files=files,
+    scorer=scorer,
 )
