@@ -65,8 +65,12 @@ def threads_of(needs):
 
 def launch(training):
     """How a training job starts: plain, or one process a GPU of its node."""
-    devices = training.devices
-    return f"-m torch.distributed.run --standalone --nproc-per-node={devices} -m" if devices > 1 else "-m"
+    return processes(training.devices)
+
+
+def processes(number):
+    """How Python starts a module in so many processes of one node that know of each other."""
+    return f"-m torch.distributed.run --standalone --nproc-per-node={number} -m" if number > 1 else "-m"
 
 
 def captioner_of(wildcards):

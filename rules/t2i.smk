@@ -70,12 +70,13 @@ if CONFIG.jobs == "apart":
         threads: threads_of(lambda wildcards: t2i_pipeline(wildcards).generate.needs)
         resources:
             **request(lambda wildcards: t2i_pipeline(wildcards).generate.needs),
+            launch=lambda wildcards: processes(t2i_pipeline(wildcards).generate.needs.gpus),
         params:
             spec=lambda wildcards: plan.as_param(plan.generate_job(CONFIG, wildcards.pipeline, wildcards.benchmark)),
         message:
             "Make {wildcards.benchmark}'s pictures with {wildcards.pipeline} of {wildcards.captioner}"
         shell:
-            "{resources.python} -m workflow_scripts.t2i.generate --spec {params.spec:q} --model {input.model}"
+            "{resources.python} {resources.launch} workflow_scripts.t2i.generate --spec {params.spec:q} --model {input.model}"
             " --out {output} > {log} 2>&1"
 
     rule score_images:
@@ -98,13 +99,14 @@ if CONFIG.jobs == "apart":
                 lambda wildcards: CONFIG.generation.score_needs,
                 python=lambda wildcards: python_of(plan.score_environment(CONFIG, wildcards.benchmark)),
             ),
+            serving=plan.as_param(plan.score_serving(CONFIG)),
         params:
             spec=lambda wildcards: plan.as_param(plan.score_images_job(CONFIG, wildcards.benchmark)),
         message:
             "Score {wildcards.benchmark} of {wildcards.pipeline} of {wildcards.captioner}"
         shell:
-            "{resources.python} -m workflow_scripts.t2i.score --spec {params.spec:q} --pictures {input.pictures}"
-            " --out {output.scores} --per-picture {output.per_picture} > {log} 2>&1"
+            "{resources.python} -m workflow_scripts.t2i.score --spec {params.spec:q} --serving {resources.serving:q}"
+            " --pictures {input.pictures} --out {output.scores} --per-picture {output.per_picture} > {log} 2>&1"
 
 else:
 

@@ -190,7 +190,8 @@ SCHEMAS: dict[str, pa.Schema] = {
         benchmark=_TEXT, prompt_id=_TEXT, index=_COUNT, category=_TEXT, score=_REAL, reason=_TEXT, seen=_TEXT
     ),
     # What one model reached; collecting adds whose model it is. `variant` is published, overall or a named one (of a
-    # generation benchmark a category), null where a benchmark has a single headline. `raw` in the benchmark's own unit, the rest 0-100; `std_error` of `score`.
+    # generation benchmark a category), null where a benchmark has a single headline. `raw` in the benchmark's own unit,
+    # the rest 0-100; `std_error` of `score`.
     "benchmark_scores": _schema(
         benchmark=_TEXT,
         variant=_TEXT,

@@ -7,8 +7,8 @@ from PIL import Image
 
 from workflow_scripts.benchmarks.generation import compbench_attributes as attributes
 from workflow_scripts.benchmarks.generation import compbench_numeracy as numeracy
-from workflow_scripts.benchmarks.generation import compbench_spatial as spatial
 from workflow_scripts.benchmarks.generation import compbench_scorer, geneval
+from workflow_scripts.benchmarks.generation import compbench_spatial as spatial
 from workflow_scripts.benchmarks.generation.base import MODES, Prompt
 from workflow_scripts.benchmarks.generation.boxes import iou
 from workflow_scripts.benchmarks.generation.dpg_bench import (

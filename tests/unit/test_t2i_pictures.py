@@ -2,6 +2,8 @@
 
 import json
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from workflow_scripts.benchmarks.generation.base import read_prompts
 from workflow_scripts.blocks.prompts import write_prompts
 from workflow_scripts.blocks.world import Block, Scene, parse, render
 from workflow_scripts.errors import UserError
-from workflow_scripts.files import write_jsonl
+from workflow_scripts.files import read_run_record, write_jsonl
 from workflow_scripts.model_folders import write_manifest
 from workflow_scripts.records import read_table, write_table
 from workflow_scripts.t2i import generate, score
@@ -104,6 +106,27 @@ def test_a_broken_picture_is_made_again_and_no_other(world, tmp_path):
     again = [np.asarray(Image.open(path), int) for path in paths]
     paths[1].write_bytes(before[1])
     assert np.abs(again[1] - np.asarray(Image.open(paths[1]), int)).max() <= 1
+
+
+def test_pictures_lie_officially_too(world, tmp_path):
+    table, out = make(world, tmp_path)
+    for row in table.itertuples():
+        official = out.parent / "official" / row.prompt_id / "samples" / f"{row.index:05d}.png"
+        assert official.samefile(out.parent / row.path)
+
+
+@pytest.mark.slow
+def test_two_processes_make_what_one_makes(world, tmp_path):
+    table, out = make(world, tmp_path / "one")
+    spec = read_run_record(out)["spec"]
+    shared = tmp_path / "two/out/pictures.parquet"
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
+    words = ["--spec", json.dumps(spec), "--model", str(world[2]), "--out", str(shared)]
+    subprocess.run([*start, "workflow_scripts.t2i.generate", *words], check=True, timeout=300)
+    assert read_table(shared, "pictures").equals(table)
+    for path in table.path:
+        one, two = (np.asarray(Image.open(folder / path), int) for folder in (out.parent, shared.parent))
+        assert np.abs(one - two).max() <= 1
 
 
 @pytest.mark.parametrize("name", ["blocks_geneval", "blocks_dpg", "blocks_compbench"])

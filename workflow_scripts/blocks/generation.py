@@ -65,7 +65,9 @@ def _picture_score(name: str, picture: Picture) -> PictureScore:
 
 def _benchmark(name: str, title: str, metric: str) -> Generation:
     no_size: dict[str, Any] = {"commit": "", "categories": {}, "images_per_prompt": 0}
-    return Generation(name, title, metric, "the blocks world", read=read, files=files, scorer=_scorer_of(name), **no_size)
+    return Generation(
+        name, title, metric, "the blocks world", read=read, files=files, scorer=_scorer_of(name), **no_size
+    )
 
 
 BENCHMARKS: dict[str, Generation] = {

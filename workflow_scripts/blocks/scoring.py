@@ -12,7 +12,6 @@ from workflow_scripts.blocks.prompts import side_of
 from workflow_scripts.blocks.world import CELLS, Description
 from workflow_scripts.errors import UserError, unknown
 
-
 Scored = tuple[float, str]  # 0-1, and why it is not 1, empty where it is
 
 

@@ -1,7 +1,5 @@
 """Every generation benchmark by name, and its prompts as pictures are made and scored of them."""
 
-from pathlib import Path
-
 from workflow_scripts.benchmarks import generation
 from workflow_scripts.benchmarks.generation.base import Generation
 from workflow_scripts.blocks import generation as blocks

@@ -77,7 +77,7 @@ def score_pictures(
     progress = Progress(len(pictures), "pictures", len(pictures) - len(left))
     if left:
         models = open_models(job.name, job.benchmark.models, AT_ONCE, serving)
-        canaries.check(job.name, models, job.benchmark.models)
+        canaries.check(job.name, models, {role: model.path for role, model in job.benchmark.models.items()})
         scorer = benchmark.scorer(job.benchmark.path, prompts, models, job.benchmark.mode)
         images = ReadAhead(partial(_read, folder), left, serving.threads, 2 * AT_ONCE)
     for start in range(0, len(left), AT_ONCE):

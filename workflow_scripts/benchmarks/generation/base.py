@@ -133,9 +133,9 @@ def score(
     then each category as a variant of its name, then those of `finer`.
 
     Standard errors cluster the pictures of a prompt. `harness` names the models, `same_models` whether they are the
-    official ones. `comparable` is false where they are not, in mode `fixed`, where not the whole benchmark was scored or
-    not with the official number of pictures. `num_unparsed` counts what the official scorer drops. Raises UserError for
-    a picture that is missing, unknown or occurs twice, and for a score that is no number.
+    official ones. `comparable` is false where they are not, in mode `fixed`, where not the whole benchmark was scored
+    or not with the official number of pictures. `num_unparsed` counts what the official scorer drops. Raises UserError
+    for a picture that is missing, unknown or occurs twice, and for a score that is no number.
     """
     _check(benchmark, prompts, images_per_prompt, pictures)
     kept = [picture for picture in pictures if picture.score is not None]

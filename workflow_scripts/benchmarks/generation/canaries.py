@@ -185,7 +185,9 @@ _ASK: dict[str, Callable[[Mapping[str, Any], Image.Image, Sequence[str]], Any]] 
     "instances": lambda models, picture, asked: models["instances"].detect([picture])[0],
     "colors": _ask_colors,
     "answers": lambda models, picture, asked: models["answers"].answers([(picture, text) for text in asked]),
-    "attributes": lambda models, picture, asked: models["attributes"].probabilities([(picture, text) for text in asked]),
+    "attributes": lambda models, picture, asked: models["attributes"].probabilities(
+        [(picture, text) for text in asked]
+    ),
     "objects": lambda models, picture, asked: models["objects"].detect([picture], [asked])[0],
     "depth": _ask_depth,
     "similarity": lambda models, picture, asked: models["similarity"].similarities([(picture, text) for text in asked]),

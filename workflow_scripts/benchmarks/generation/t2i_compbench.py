@@ -5,8 +5,8 @@ complex prompt asks for. Pictures lie in `<category>/samples/<prompt>_<number, s
 category; the authors' scorer of complex prompts expects ten a prompt.
 
 The rules are in `compbench_attributes` (color, shape, texture), `compbench_spatial` (spatial, 3d_spatial),
-`compbench_numeracy` and `compbench_scorer` (non_spatial is the CLIP cosine itself, complex joins three scores). There is
-no official headline: the mean of the eight is ours.
+`compbench_numeracy` and `compbench_scorer` (non_spatial is the CLIP cosine itself, complex joins three scores). There
+is no official headline: the mean of the eight is ours.
 """
 
 from collections.abc import Sequence

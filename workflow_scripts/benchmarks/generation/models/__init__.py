@@ -40,7 +40,7 @@ def open_models(
     UserError for a folder that is not there or holds something else, and for a package that is not installed.
     """
     opened = {}
-    for role in MODELS[benchmark]:
+    for role in MODELS.get(benchmark, {}):
         module, name = _CLASSES[role, models[role].through]
         opened[role] = getattr(importlib.import_module(f"{__name__}.{module}"), name)(models[role], batch, serving)
     return opened
@@ -48,6 +48,8 @@ def open_models(
 
 def harness(benchmark: str, models: dict[str, ScorerModel]) -> str:
     """What scores a benchmark, for table `benchmark_scores`: each role's model, and what reads the prompts."""
+    if benchmark not in MODELS:
+        return "capsweep: exact detector"
     told = [f"{role} {_name(models[role].path)} through {models[role].through}" for role in MODELS[benchmark]]
     if benchmark == "t2i_compbench":
         told.append(f"prompts {compbench_parsing.parser_name()}")
@@ -60,7 +62,7 @@ def comparable(benchmark: str, models: dict[str, ScorerModel]) -> bool:
         return False
     return all(
         _name(models[role].path).split("/")[-1] == ways[models[role].through].official.split("/")[-1]
-        for role, ways in MODELS[benchmark].items()
+        for role, ways in MODELS.get(benchmark, {}).items()
     )
 
 
