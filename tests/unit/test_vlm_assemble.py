@@ -6,19 +6,9 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tiny_parts import build_parts, spec_of
 from transformers import (
-    CLIPConfig,
-    CLIPImageProcessorPil,
-    CLIPModel,
     CLIPVisionModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedTokenizerFast,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-    SiglipImageProcessorPil,
-    SiglipVisionConfig,
     SiglipVisionModel,
 )
 from vlm_helpers import STAGE, make_conversations
@@ -31,81 +21,11 @@ from workflow_scripts.vlm.batches import IGNORED, Batches
 from workflow_scripts.vlm.data import Sample
 from workflow_scripts.vlm.model import load
 
-CORPUS = [
-    "A chat between a curious user and an artificial intelligence assistant.",
-    "The assistant gives helpful, detailed, and polite answers to the user's questions.",
-    "USER: ASSISTANT: user assistant think describe the red circle at the left, how many? two one",
-] * 20
-_VISION = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2,
-           "image_size": 32, "patch_size": 16}  # fmt: skip
-_TEXT = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
-         "num_key_value_heads": 1, "max_position_embeddings": 512}  # fmt: skip
-
-
-def llama_tokenizer():
-    """A space belongs to the word behind it, as in SentencePiece; no padding token."""
-    backend = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
-    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse()])
-    special = ["<unk>", "<s>", "</s>"]
-    backend.train_from_iterator(
-        CORPUS, trainers.BpeTrainer(vocab_size=320, special_tokens=special, show_progress=False)
-    )
-    return PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="</s>")
-
-
-def qwen_tokenizer():
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False
-    )
-    backend.train_from_iterator(CORPUS, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>")
-
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory):
-    """The folders of both pipelines' parts, as published: CLIP whole, with its text tower."""
-    root = tmp_path_factory.mktemp("parts")
-    torch.manual_seed(0)
-    text = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    CLIPModel(CLIPConfig(vision_config=_VISION, text_config=text)).save_pretrained(root / "clip")
-    CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}).save_pretrained(
-        root / "clip"
-    )
-    tokenizer = llama_tokenizer()
-    LlamaForCausalLM(LlamaConfig(**_TEXT, vocab_size=len(tokenizer))).half().save_pretrained(root / "vicuna")
-    tokenizer.save_pretrained(root / "vicuna")
-    SiglipVisionModel(SiglipVisionConfig(**_VISION)).save_pretrained(root / "siglip")
-    SiglipImageProcessorPil(size={"height": 32, "width": 32}).save_pretrained(root / "siglip")
-    tokenizer = qwen_tokenizer()
-    config = Qwen3Config(**_TEXT, head_dim=16, vocab_size=448, tie_word_embeddings=True)
-    Qwen3ForCausalLM(config).bfloat16().save_pretrained(root / "qwen3")
-    tokenizer.save_pretrained(root / "qwen3")
-    (root / "llava").mkdir()
-    published = {
-        "model.mm_projector.0.weight": torch.randn(32, 32), "model.mm_projector.0.bias": torch.randn(32),
-        "model.mm_projector.2.weight": torch.randn(32, 32), "model.mm_projector.2.bias": torch.randn(32),
-    }  # fmt: skip
-    save_file(published, root / "llava" / "mm_projector.safetensors")
-    return root
-
-
-def spec_of(parts, template, **changes):
-    vision, language, strategy = {"vicuna": ("clip", "vicuna", "default"), "qwen3": ("siglip", "qwen3", "full")}[
-        template
-    ]
-    model = {
-        "vision": {"path": str(parts / vision)}, "language": {"path": str(parts / language)}, "image_size": 32,
-        "vision_feature_layer": -2, "vision_feature_select_strategy": strategy, "chat_template": template,
-    }  # fmt: skip
-    if template == "vicuna":
-        model["projector"] = {"path": str(parts / "llava")}
-    return {"model": {**model, **changes}, "seed": 0}
+    """The folders of both pipelines' parts."""
+    return build_parts(tmp_path_factory.mktemp("parts"))
 
 
 @pytest.fixture(scope="module", params=["vicuna", "qwen3"])
