@@ -46,6 +46,7 @@ if CONFIG.jobs == "apart":
         resources:
             **request(lambda wildcards: t2i_pipeline(wildcards).training.needs),
             launch=lambda wildcards: launch(t2i_pipeline(wildcards).training),
+            embedding_disk_gb=lambda wildcards: t2i_pipeline(wildcards).embedding_disk_gb,
         params:
             spec=lambda wildcards: plan.as_param(plan.finetune_job(CONFIG, wildcards.pipeline, int(wildcards.seed))),
         message:
@@ -53,6 +54,7 @@ if CONFIG.jobs == "apart":
         shell:
             "{resources.python} {resources.launch} workflow_scripts.t2i.finetune --spec {params.spec:q}"
             " --latents {input.latents} --captions {input.captions}"
+            " --embedding-disk-gb {resources.embedding_disk_gb}"
             " --out {output.model} --log-table {output.training} > {log} 2>&1"
 
     rule generate_images:
@@ -133,6 +135,7 @@ else:
         threads: threads_of(lambda wildcards: t2i_pipeline(wildcards).training.needs)
         resources:
             **request(lambda wildcards: t2i_pipeline(wildcards).training.needs),
+            embedding_disk_gb=lambda wildcards: t2i_pipeline(wildcards).embedding_disk_gb,
         params:
             specs=lambda wildcards: plan.as_params(*finetune_and_measure_jobs(wildcards)),
         message:
@@ -140,5 +143,6 @@ else:
         shell:
             "{resources.python} -m workflow_scripts --specs {params.specs:q}"
             " t2i.finetune --latents {input.latents} --captions {input.captions}"
+            " --embedding-disk-gb {resources.embedding_disk_gb}"
             " --out {output.model} --log-table {output.training}"
             f"{measure_commands()} > {{log}} 2>&1"

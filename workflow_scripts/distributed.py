@@ -22,14 +22,14 @@ def world_size() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def rank() -> int:
+    """Which of the processes this one is."""
+    return int(os.environ.get("RANK", "0"))
+
+
 def is_main() -> bool:
     """Whether this process writes the files that all of them share."""
     return rank() == 0
-
-
-def rank() -> int:
-    """This process's number, from 0."""
-    return int(os.environ.get("RANK", "0"))
 
 
 def meet() -> None:
@@ -64,13 +64,16 @@ def check_processes(settings: Optimisation) -> None:
         )
 
 
-def join(settings: Optimisation) -> None:
-    """Meet the other processes, and get DeepSpeed ready where `zero_stage` asks for it.
+def join(settings: Optimisation, load_in_parts: bool = True) -> None:
+    """Meet the other processes, take this one's GPU, and get DeepSpeed ready where `zero_stage` asks for it.
 
     Call it before a model is loaded: under ZeRO-3 Transformers' `from_pretrained` then gives each process its part of
-    every weight and never holds the whole model. Raises UserError as `check_processes` does.
+    every weight and never holds the whole model, unless `load_in_parts` is false. Raises UserError as
+    `check_processes` does.
     """
     check_processes(settings)
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     backend = "nccl" if torch.cuda.is_available() else "gloo"
     if not settings.zero_stage:
         if world_size() > 1 and not dist.is_initialized():
@@ -88,6 +91,8 @@ def join(settings: Optimisation) -> None:
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # its compilation takes minutes
     if not dist.is_initialized():
         deepspeed.init_distributed(backend, verbose=False)
+    if not load_in_parts:
+        return
     from transformers.integrations import HfDeepSpeedConfig
 
     _FOUND_BY_FROM_PRETRAINED[:] = [HfDeepSpeedConfig(deepspeed_config(settings))]

@@ -244,11 +244,12 @@ class EvaluateJob(Section):
 class LatentsJob(Section):
     """Encode the images that a text-to-image model trains on."""
 
-    stage_version: int = 1
+    stage_version: int = 2
     family: str
     model: Source
     num_images: int
     resolution: int
+    aspect: Literal["centre_crop", "buckets"] = "centre_crop"
 
 
 class FinetuneJob(Section):
@@ -259,6 +260,7 @@ class FinetuneJob(Section):
     model: Source
     num_images: int
     resolution: int
+    aspect: Literal["centre_crop", "buckets"] = "centre_crop"
     max_text_tokens: int
     training: T2iTraining
     seed: int
@@ -658,6 +660,7 @@ def latents_job(config: Config, pipeline: str) -> LatentsJob:
         model=settled.model,
         num_images=settled.num_images,
         resolution=settled.resolution,
+        aspect=settled.aspect,
     )
 
 
@@ -669,6 +672,7 @@ def finetune_job(config: Config, pipeline: str, seed: int) -> FinetuneJob:
         model=settled.model,
         num_images=settled.num_images,
         resolution=settled.resolution,
+        aspect=settled.aspect,
         max_text_tokens=settled.max_text_tokens,
         training=settled.training,
         seed=seed,

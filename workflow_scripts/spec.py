@@ -435,11 +435,21 @@ class T2iPipeline(Section):
     family: Literal["sd3", "qwen-image"] = Field(description="model class: how text and latents are read")
     model: Source = Field(description="a diffusers pipeline folder")
     num_images: int = Field(gt=0, description="training images: the first of the pool's order, so subsets are nested")
-    resolution: int = Field(
-        gt=0, description="side of training and generated pictures in pixels; resize, then centre crop"
+    resolution: int = Field(gt=0, description="side of training and generated pictures in pixels, a multiple of 16")
+    aspect: Literal["centre_crop", "buckets"] = Field(
+        "centre_crop",
+        description="training images become squares; or the nearest of nine sizes of the same area, sides up to 2:1, "
+        "and a batch holds one size. Generated pictures are square",
     )
     max_text_tokens: int = Field(512, gt=0, description="longest text of the encoder without a limit of its own")
     latents_needs: Needs = Needs()
+    embedding_disk_gb: int = Field(
+        200,
+        ge=0,
+        description="GB of disk for one captioner's encoded captions while a model trains: where they fit they are "
+        "encoded once, else (always with 0) in every step, which keeps the text encoders in GPU memory. An edit reruns "
+        "nothing",
+    )
     training: T2iTraining
     generate: Generate
 

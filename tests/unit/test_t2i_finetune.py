@@ -2,20 +2,24 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from t2i_world import MAX_TEXT_TOKENS, save_base, save_captions, save_pool, training
 
+from workflow_scripts import capacity
 from workflow_scripts import training as trainer
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_json, read_run_record
 from workflow_scripts.model_folders import manifest_folder
 from workflow_scripts.records import read_table
+from workflow_scripts.spec import T2iTraining
 from workflow_scripts.t2i import finetune, latents
 
 WEIGHTS = "diffusion_pytorch_model.safetensors"
@@ -28,16 +32,17 @@ def world(request, tmp_path_factory):
     base, pool = save_base(request.param, folder / "base"), save_pool(folder / "pool", 10)
     spec = {"family": request.param, "model": {"path": str(base)}, "num_images": 10, "resolution": 32}
     latents.main(["--spec", json.dumps(spec), "--pool", str(pool), "--out", str(folder / "latents.json")])
-    return request.param, base, folder / "latents.json", latents.read_latents(folder / "latents.json")[0]
+    return request.param, base, folder / "latents.json", latents.Latents(folder / "latents.json").image_ids
 
 
-def run(world, folder, captions=None, only_main=False, **changes):
+def run(world, folder, captions=None, only_main=False, budget=200, **changes):
     family, base, latents_json, image_ids = world
     spec = {"family": family, "model": {"path": str(base)}, "num_images": 10, "resolution": 32, "seed": 0}
     spec |= {"max_text_tokens": MAX_TEXT_TOKENS[family], "training": training(**changes)}
     captions = captions or save_captions(folder / "captions", image_ids)
     out, curve = folder / "model.json", folder / "training.csv"
     words = ["--spec", json.dumps(spec), "--latents", str(latents_json), "--captions", str(captions)]
+    words += ["--embedding-disk-gb", str(budget)]
     finetune.main([*words, "--out", str(out), "--log-table", str(curve)])
     if only_main and not out.exists():
         return None  # in all processes but the main one
@@ -60,6 +65,55 @@ def test_the_whole_transformer_learns_and_nothing_else(world, tmp_path):
         [read_json(out)["fingerprint"], "captions", "model.json", "model.json.run.json", "training.csv"]
     )
     assert [path.name for path in (out.parent / read_json(out)["fingerprint"]).iterdir()] == ["transformer"]
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("bf16", 1e-2)])
+def test_captions_encoded_once_and_in_every_step_give_the_same_loss(
+    world, tmp_path, monkeypatch, caplog, precision, tolerance
+):
+    """With dropped captions; the cache is there while a model trains, and gone after."""
+    seen, losses, train = [], [], trainer.train
+
+    def watched(model, visits, collate, settings, seed, folder, *more):
+        seen.append((sorted(path.name for path in folder.rglob("*.safetensors")), model.family.pipe.text_encoder))
+        return train(model, visits, collate, settings, seed, folder, *more)
+
+    monkeypatch.setattr(trainer, "train", watched)
+    caplog.set_level("INFO")
+    for budget, words in ((0, "encoded in every step"), (0.001, "encoded once, on disk")):
+        how = {"precision": precision, "caption_dropout": 0.3, "steps": 3}
+        _, curve, out = run(world, tmp_path / str(budget), budget=budget, **how)
+        assert f"10 captions: {words} (" in caplog.text
+        caplog.clear()
+        shards, encoder = seen.pop()
+        assert (shards, encoder is None) == ((["00000.safetensors"], True) if budget else ([], False))
+        assert not list(out.parent.rglob("embeddings"))
+        losses.append(curve.loss.tolist())
+    assert losses[0] == pytest.approx(losses[1], rel=tolerance)
+
+
+def test_too_small_a_disk_ends_it_before_weights_are_loaded(world, tmp_path, monkeypatch):
+    from workflow_scripts.t2i.families import FAMILIES
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=100_000))
+    monkeypatch.setattr(FAMILIES[world[0]], "load_part", lambda *_: pytest.fail("loaded"))
+    with pytest.raises(
+        UserError, match=r"0.100 MB are free, this needs .*encoded captions .*checkpoints .*the trained"
+    ):
+        run(world, tmp_path)
+
+
+def test_checkpoints_take_what_was_foretold(world, tmp_path, monkeypatch):
+    base = world[1]
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(trainer, "remove_checkpoints", lambda folder: None)
+    run(world, tmp_path, steps=4)
+    found = list(tmp_path.rglob("checkpoint-*"))
+    size = sum(path.stat().st_size for path in tmp_path.rglob("checkpoint-*/*"))
+    parameters = capacity.count_parameters(base / "transformer")[0]
+    foretold = capacity.checkpoints(parameters, T2iTraining(**training())) / capacity.CHECKPOINTS
+    assert len(found) == 2
+    assert size / 2 == pytest.approx(foretold, rel=0.05)
 
 
 # A process of its own: a fork of one whose libraries have threads can wait for ever.
@@ -182,8 +236,9 @@ def test_deepspeed_over_two_processes_learns_alike_and_resumes(world, tmp_path, 
     shared = tmp_path / "shared"
     shared.mkdir()
     run_shared(world, shared, captions, root, death=16, **how)
+    assert len(list(shared.rglob("embeddings/*.safetensors"))) == 1
     assert list(shared.rglob("checkpoint-*")) and not (shared / "model.json").exists()
-    weights, again = run_shared(world, shared, captions, root, **how)
+    weights, again = run_shared(world, shared, captions, root, budget=0, **how)  # nothing that the result depends on
     assert again.loss.tolist() == pytest.approx(curve.loss.tolist(), rel=1e-4)
     assert weights.keys() == whole.keys()
     for name, tensor in whole.items():

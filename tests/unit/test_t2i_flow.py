@@ -5,7 +5,7 @@ import torch
 from t2i_world import training
 
 from workflow_scripts.spec import T2iTraining
-from workflow_scripts.t2i.flow import COUNTED, IGNORED, FlowMatching, Visits, draw_u, seed_of
+from workflow_scripts.t2i.flow import COUNTED, IGNORED, FlowMatching, Visits, draw_u, image_order, seed_of
 
 
 class Toy:
@@ -31,21 +31,39 @@ def number(value: float) -> dict[str, torch.Tensor]:
     return {"text": torch.tensor(value)}
 
 
-def visits(texts, **changes) -> Visits:
-    settings = T2iTraining(**training(**changes))
-    generator = torch.Generator().manual_seed(0)
-    mean = torch.randn(len(texts), 2, 4, 4, generator=generator).half()
-    log_variance = torch.full_like(mean, -2.0)
-    image_ids = [f"image {n}" for n in range(len(texts))]
-    return Visits(Toy(), settings, 0, 40, image_ids, mean, log_variance, texts, number(-1.0))
+class Posteriors:
+    """Latents of `count` images whose log-variance is -2."""
+
+    def __init__(self, count, sizes=((32, 32),)):
+        generator = torch.Generator().manual_seed(0)
+        self.image_ids = [f"image {n}" for n in range(count)]
+        self.sizes = [sizes[n % len(sizes)] for n in range(count)]
+        self.mean = [torch.randn(2, h // 8, w // 8, generator=generator).half() for w, h in self.sizes]
+
+    def __len__(self):
+        return len(self.mean)
+
+    def __getitem__(self, image):
+        return self.mean[image], torch.full_like(self.mean[image], -2.0)
 
 
-def test_captions_are_the_only_difference_between_captioners():
-    one = visits([number(float(n)) for n in range(10)], caption_dropout=0.3)
-    other = visits([None if n in (2, 7) else number(100.0 + n) for n in range(10)], caption_dropout=0.3)
+def visits(captions, sizes=((32, 32),), **changes) -> Visits:
+    """Visits whose encoded caption is the number that it says, -1 for the empty one."""
+    encoded = {caption: number(float(caption)) for caption in captions if caption} | {"": number(-1.0)}
+    latents = Posteriors(len(captions), sizes)
+    return Visits(Toy(), T2iTraining(**training(**changes)), 0, 40, latents, captions, encoded)
+
+
+BUCKETS = ((32, 32), (48, 32), (32, 48))
+
+
+@pytest.mark.parametrize("sizes", [((32, 32),), BUCKETS])
+def test_captions_are_the_only_difference_between_captioners(sizes):
+    one = visits([str(n) for n in range(10)], sizes, caption_dropout=0.3)
+    other = visits([None if n in (2, 7) else str(100 + n) for n in range(10)], sizes, caption_dropout=0.3)
+    assert torch.equal(one.order, other.order)
     dropped = 0
-    for visit in range(40):
-        image = one.image_of(visit)
+    for visit, image in enumerate(one.order.tolist()):
         a, b = one[visit], other[visit]
         for key in ("latents", "noise", "sigma"):
             assert torch.equal(a[key], b[key])
@@ -60,7 +78,7 @@ def test_captions_are_the_only_difference_between_captioners():
 
 
 def test_a_visit_follows_from_its_number_whatever_was_read_before():
-    one, other = visits([number(0.0)] * 10), visits([number(0.0)] * 10)
+    one, other = visits(["0"] * 10), visits(["0"] * 10)
     forwards = [one[visit]["noise"] for visit in range(40)]
     backwards = [other[visit]["noise"] for visit in reversed(range(40))][::-1]
     assert all(torch.equal(a, b) for a, b in zip(forwards, backwards, strict=True))
@@ -68,15 +86,29 @@ def test_a_visit_follows_from_its_number_whatever_was_read_before():
 
 
 def test_every_epoch_shows_each_image_once_in_an_order_of_its_own():
-    made = visits([number(0.0)] * 10)
-    orders = [[made.image_of(10 * epoch + n) for n in range(10)] for epoch in range(4)]
+    orders = image_order(0, 40, [(32, 32)] * 10, 4).view(4, 10).tolist()
     assert all(sorted(order) == list(range(10)) for order in orders)
     assert len({tuple(order) for order in orders}) == 4
+    for epoch, order in enumerate(orders):
+        generator = torch.Generator().manual_seed(seed_of("order", 0, epoch))
+        assert order == torch.randperm(10, generator=generator).tolist()
+
+
+def test_a_global_batch_holds_one_size_and_images_are_shown_alike():
+    sizes = [BUCKETS[n % 7 % 3] for n in range(700)]  # 300, 200 and 200 images
+    order = image_order(0, 8 * 700, sizes, 8)
+    for start in range(0, len(order), 8):
+        assert len({sizes[image] for image in order[start : start + 8]}) == 1
+    times = torch.bincount(order, minlength=700)
+    assert times.min() >= 7 and times.max() <= 9  # eight epochs, a few images wait for their line to fill
+    rare = image_order(0, 4000, [(48, 32), *[(32, 32)] * 99], 8)
+    assert torch.bincount(rare)[0] in (32, 40), "eight visits at once, once in eight epochs"
 
 
 def test_latents_are_drawn_from_the_posterior():
-    made = visits([number(0.0)] * 10)
-    errors = torch.stack([made[v]["latents"] - made.mean[made.image_of(v)].float() for v in range(40)])
+    made = visits(["0"] * 10)
+    means = [made.latents[image][0].float() for image in made.order.tolist()]
+    errors = torch.stack([made[visit]["latents"] - mean for visit, mean in enumerate(means)])
     assert errors.std().item() == pytest.approx(torch.exp(torch.tensor(-1.0)).item(), rel=0.1)  # log-variance -2
     assert torch.equal(made.collate([made[3]])["latents"][0], 2 * made[3]["latents"])
 

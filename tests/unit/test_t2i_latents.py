@@ -1,6 +1,8 @@
 """Latents: which images, how they are cropped, resuming."""
 
 import json
+import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,7 +26,9 @@ def base(tmp_path_factory):
 def run(base, pool, out, **changes):
     spec = {"family": "sd3", "model": {"path": str(base)}, "num_images": 5, "resolution": 32, **changes}
     latents.main(["--spec", json.dumps(spec), "--pool", str(pool), "--out", str(out)])
-    return latents.read_latents(out)
+    made = latents.Latents(out)
+    means, log_variances = zip(*(made[n] for n in range(len(made))), strict=True)
+    return made.image_ids, torch.stack(means), torch.stack(log_variances)
 
 
 def test_latents_are_the_autoencoders_posterior(base, tmp_path):
@@ -32,7 +36,7 @@ def test_latents_are_the_autoencoders_posterior(base, tmp_path):
     image_ids, mean, log_variance = run(base, pool, tmp_path / "latents.json")
     table = read_table(pool, "images")
     assert image_ids == table.image_id[:5].tolist()
-    pixels = torch.stack([latents.read_square(path, 32) for path in table.path[:5]])
+    pixels = torch.stack([latents.read_fitted(path, (32, 32)) for path in table.path[:5]])
     with torch.no_grad():
         posterior = FAMILIES["sd3"].load(Source(path=base)).pipe.vae.encode(pixels).latent_dist
     assert torch.allclose(mean.float(), posterior.mean, atol=4e-3)  # float16
@@ -71,7 +75,7 @@ def test_images_are_scaled_then_cut_at_the_centre(tmp_path, size):
     image = Image.fromarray(rng.integers(0, 256, (4, 4, 3), np.uint8)).resize(size, Image.Resampling.BICUBIC)
     image.save(tmp_path / "a.png")
     fitted = ImageOps.fit(image, (32, 32), Image.Resampling.LANCZOS)  # cuts first, then scales
-    pixels = latents.read_square(tmp_path / "a.png", 32)
+    pixels = latents.read_fitted(tmp_path / "a.png", (32, 32))
     assert pixels.shape == (3, 32, 32)
     assert pixels.dtype == torch.float32
     read = (pixels.permute(1, 2, 0).numpy() + 1) * 127.5
@@ -80,7 +84,7 @@ def test_images_are_scaled_then_cut_at_the_centre(tmp_path, size):
     assert size == (32, 32) or np.abs(read - np.asarray(beside)).mean() > 10
 
 
-def test_errors_name_what_is_wrong(base, tmp_path):
+def test_errors_name_what_is_wrong(base, tmp_path, monkeypatch):
     pool = save_pool(tmp_path / "pool", 3)
     with pytest.raises(UserError, match=r"num_images is 9, but .* has 3 images"):
         run(base, pool, tmp_path / "latents.json", num_images=9)
@@ -89,4 +93,7 @@ def test_errors_name_what_is_wrong(base, tmp_path):
         run(base, pool, tmp_path / "latents.json", num_images=3)
     with pytest.raises(UserError, match="no such folder"):
         run(tmp_path / "nowhere", pool, tmp_path / "latents.json", num_images=3)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    with pytest.raises(UserError, match=r"0.001 MB are free, this needs 0.001 MB \(latents 0.001 MB\)"):
+        run(base, save_pool(tmp_path / "other", 2), tmp_path / "latents.json", num_images=2)  # 2 x 2 x 8 x 4 x 4 halves
     assert not (tmp_path / "latents.json").exists()

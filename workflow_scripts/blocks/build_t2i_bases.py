@@ -189,6 +189,7 @@ def main(argv: list[str] | None = None) -> None:
     for name in BUILDERS:
         text_steps, steps, batch, logit_mean = _RECIPES[name]
         family = FAMILIES[name](BUILDERS[name](code, _SEED), _MAX_TEXT_TOKENS[name])
+        family.pipe.to(family.device)
         train_text(family, scenes, latents, text_steps, batch)
         train_transformer(family, scenes, latents, steps, batch, logit_mean)
         right = share_right(family, "old"), share_right(family, "all")

@@ -1,10 +1,11 @@
 """The two families of text-to-image models: how text is encoded, how pictures become latents, the transformer's call.
 
-Both are diffusers pipelines, read from a folder that `DiffusionPipeline.from_pretrained` reads; a fine-tuned
-transformer takes the place of the folder's own. Legend of shapes: B batch, C latent channels, h w latent size in
-latent pixels, L text tokens, D text width.
+Both are diffusers pipelines, read from a folder that `DiffusionPipeline.from_pretrained` reads, part by part: a stage
+holds the weights that it uses and no others. Legend of shapes: B batch, C latent channels, h w latent size in latent
+pixels, L text tokens, D text width.
 """
 
+import gc
 import importlib
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Literal
 import diffusers
 import torch
 import transformers
+from accelerate import init_empty_weights
 from PIL import Image
 
 from workflow_scripts.errors import UserError
@@ -21,20 +23,46 @@ from workflow_scripts.spec import Source
 
 Text = dict[str, torch.Tensor]  # the text as keyword arguments of the transformer
 
+_COUNTED_AT_ONCE = 1000  # texts
+
 
 class Family(ABC):
-    """A pipeline and what training and generation need of it, on `device`; in float32 wherever it trains."""
+    """A pipeline and what training and generation need of it. `device` is where its parts compute."""
 
     pipeline_class: str  # in diffusers
+    text_encoders: tuple[str, ...]
     optional_parts: tuple[str, ...] = ()  # that a pipeline's folder may lack
 
     def __init__(self, pipe: diffusers.DiffusionPipeline, max_text_tokens: int) -> None:
         self.pipe, self.max_text_tokens = pipe, max_text_tokens
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        pipe.to(self.device)
         pipe.set_progress_bar_config(disable=True)
         # The training table of 1000 levels, highest noise first; making pictures overwrites the scheduler's own.
         self._sigmas = pipe.scheduler.sigmas.clone()
+
+    @classmethod
+    def open(cls, source: Source, max_text_tokens: int = 1) -> "Family":
+        """The pipeline folder `source.path` without weights: tokenizers, and configs of the other parts.
+
+        Raises UserError where the folder is none of this family."""
+        folder = Path(source.path)
+        index = read_json(folder / "model_index.json")
+        if index.get("_class_name") != cls.pipeline_class:
+            raise UserError(f"{folder}: a {index.get('_class_name')}, expected a {cls.pipeline_class}")
+        diffusers.logging.set_verbosity_error()  # it warns of every text that it cuts; those are counted here
+        diffusers.logging.disable_progress_bar()
+        transformers.utils.logging.disable_progress_bar()
+        _import_own_classes(index)
+        given: dict[str, Any] = {name: None for name in cls.optional_parts if not (folder / name).is_dir()}
+        given |= dict.fromkeys(cls.text_encoders)
+        for name in ("transformer", "vae"):
+            model_class = _class_of(index[name])
+            with init_empty_weights():
+                given[name] = model_class.from_config(model_class.load_config(folder / name))
+        pipe = getattr(diffusers, cls.pipeline_class).from_pretrained(folder, local_files_only=True, **given)
+        made = cls(pipe, max_text_tokens)
+        made._folder, made._index = folder, index
+        return made
 
     @classmethod
     def load(
@@ -44,30 +72,44 @@ class Family(ABC):
         transformer: Path | None = None,
         precision: Literal["bf16", "fp32"] = "fp32",
     ) -> "Family":
-        """Read the pipeline folder `source.path`, with the fine-tuned transformer of the folder `transformer` in place
-        of its own. Raises UserError where the folder is none of this family."""
-        folder = Path(source.path)
-        index = read_json(folder / "model_index.json")
-        if index.get("_class_name") != cls.pipeline_class:
-            raise UserError(f"{folder}: a {index.get('_class_name')}, expected a {cls.pipeline_class}")
-        diffusers.logging.set_verbosity_error()  # it warns of every text that it cuts; those are counted here
-        diffusers.logging.disable_progress_bar()
-        transformers.utils.logging.disable_progress_bar()
-        _import_own_classes(index)
+        """The whole pipeline on its device, with the fine-tuned transformer of the folder `transformer` in place of
+        its own. Raises UserError as `open` does."""
+        made = cls.open(source, max_text_tokens)
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        parts: dict[str, Any] = {name: None for name in cls.optional_parts if not (folder / name).is_dir()}
-        if transformer is not None:
-            library, name = index["transformer"]
-            model_class = getattr(importlib.import_module(library), name)
-            parts["transformer"] = model_class.from_pretrained(transformer, dtype=dtype)
-        pipeline = getattr(diffusers, cls.pipeline_class)
-        pipe = pipeline.from_pretrained(folder, dtype=dtype, local_files_only=True, **parts)
-        return cls(pipe, max_text_tokens)
+        made.load_text_encoders(dtype)
+        for name, folder in (("vae", None), ("transformer", transformer)):
+            made.load_part(name, dtype, folder).to(made.device)
+        return made
+
+    def load_part(self, name: str, dtype: torch.dtype = torch.float32, folder: Path | None = None) -> torch.nn.Module:
+        """Read the weights of a part into host memory, from `folder` where its own are not wanted."""
+        part = _class_of(self._index[name]).from_pretrained(folder or self._folder / name, dtype=dtype)
+        setattr(self.pipe, name, part)
+        return part
+
+    def load_text_encoders(self, dtype: torch.dtype = torch.float32) -> None:
+        """Read the text encoders that the folder has; encoded texts have their number format."""
+        for name in self.text_encoders:
+            if name not in self.optional_parts or (self._folder / name).is_dir():
+                self.load_part(name, dtype).to(self.device)
+
+    def free_text_encoders(self) -> None:
+        """Let go of the text encoders and of the memory that they took on the device."""
+        for name in self.text_encoders:
+            setattr(self.pipe, name, None)
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
 
     def sigmas(self, u: torch.Tensor) -> torch.Tensor:
         """The noise levels of u in 0-1: float32, high for low u. The scheduler's table of 1000 levels s holds them:
         for SD3 shifted to 3 s / (1 + 2 s), for Qwen-Image (whose shift depends on the size) as they are."""
         return self._sigmas[(u * len(self._sigmas)).long().clamp(max=len(self._sigmas) - 1)]
+
+    @property
+    @abstractmethod
+    def latent_channels(self) -> int:
+        """C."""
 
     @abstractmethod
     def encode_images(self, pixels_B3HW: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -88,6 +130,10 @@ class Family(ABC):
     @abstractmethod
     def text_tokens(self, texts: list[str]) -> dict[str, tuple[int, list[int]]]:
         """For each text encoder its limit and how many tokens each text has, uncut."""
+
+    @abstractmethod
+    def encoded_size(self, tokens: dict[str, tuple[int, list[int]]]) -> int:
+        """How many numbers the encoded texts hold whose `text_tokens` these are. Needs no weights."""
 
     @abstractmethod
     def velocity(
@@ -120,7 +166,13 @@ class Sd3(Family):
     """Stable Diffusion 3: two CLIP encoders side by side, then T5, which a pipeline may lack."""
 
     pipeline_class = "StableDiffusion3Pipeline"
+    text_encoders = ("text_encoder", "text_encoder_2", "text_encoder_3")
     optional_parts = ("text_encoder_3", "tokenizer_3")
+
+    @property
+    def latent_channels(self) -> int:
+        """C, 16 in the published ones."""
+        return self.pipe.vae.config.latent_channels
 
     @torch.no_grad()
     def encode_images(self, pixels_B3HW: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -137,7 +189,12 @@ class Sd3(Family):
     def encode_texts(self, texts: list[str]) -> list[Text]:
         """States of CLIP's and T5's tokens, (L, D), and CLIP's pooled state. T5 has no mask: its padding counts."""
         states, _, pooled, _ = self.pipe.encode_prompt(
-            texts, None, None, do_classifier_free_guidance=False, max_sequence_length=self.max_text_tokens
+            texts,
+            None,
+            None,
+            device=self.device,
+            do_classifier_free_guidance=False,
+            max_sequence_length=self.max_text_tokens,
         )
         return [{"encoder_hidden_states": s, "pooled_projections": p} for s, p in zip(states, pooled, strict=True)]
 
@@ -153,6 +210,12 @@ class Sd3(Family):
             found["tokenizer_3"] = (self.max_text_tokens, _lengths(self.pipe.tokenizer_3, texts))
         return found
 
+    def encoded_size(self, tokens: dict[str, tuple[int, list[int]]]) -> int:
+        """The same for each text: the states of CLIP's and T5's full lengths, and CLIP's pooled state."""
+        config = self.pipe.transformer.config
+        length = self.pipe.tokenizer_max_length + self.max_text_tokens
+        return len(tokens["tokenizer"][1]) * (length * config.joint_attention_dim + config.pooled_projection_dim)
+
     def velocity(
         self, transformer: torch.nn.Module, noisy_BChw: torch.Tensor, sigma_B: torch.Tensor, text: Text
     ) -> torch.Tensor:
@@ -167,6 +230,12 @@ class QwenImage(Family):
     """Qwen-Image: one Qwen encoder that reads the text in a template, latents packed by 2x2."""
 
     pipeline_class = "QwenImagePipeline"
+    text_encoders = ("text_encoder",)
+
+    @property
+    def latent_channels(self) -> int:
+        """C, 16 in the published one."""
+        return self.pipe.vae.config.z_dim
 
     @torch.no_grad()
     def encode_images(self, pixels_B3HW: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -186,7 +255,7 @@ class QwenImage(Family):
     @torch.no_grad()
     def encode_texts(self, texts: list[str]) -> list[Text]:
         """States of the text's tokens and of the template's after them, (L, D)."""
-        states_BLD, mask_BL = self.pipe.encode_prompt(texts, max_sequence_length=self.max_text_tokens)
+        states_BLD, mask_BL = self.pipe.encode_prompt(texts, self.device, max_sequence_length=self.max_text_tokens)
         if mask_BL is None:  # the pipeline's way to say that all are real tokens
             return [{"encoder_hidden_states": states} for states in states_BLD]
         lengths = mask_BL.sum(1).tolist()
@@ -205,6 +274,11 @@ class QwenImage(Family):
         written = [self.pipe.prompt_template_encode.format(text) for text in texts]
         lengths = _lengths(self.pipe.tokenizer, written)
         return {"tokenizer": (self.max_text_tokens, [n - self.pipe.prompt_template_encode_start_idx for n in lengths])}
+
+    def encoded_size(self, tokens: dict[str, tuple[int, list[int]]]) -> int:
+        """The states of each text's own tokens."""
+        limit, lengths = tokens["tokenizer"]
+        return sum(min(length, limit) for length in lengths) * self.pipe.transformer.config.joint_attention_dim
 
     def velocity(
         self, transformer: torch.nn.Module, noisy_BChw: torch.Tensor, sigma_B: torch.Tensor, text: Text
@@ -225,7 +299,13 @@ FAMILIES: dict[str, type[Family]] = {"sd3": Sd3, "qwen-image": QwenImage}
 
 
 def _lengths(tokenizer: Any, texts: list[str]) -> list[int]:
-    return [len(ids) for ids in tokenizer(texts, truncation=False)["input_ids"]]
+    some = (texts[start : start + _COUNTED_AT_ONCE] for start in range(0, len(texts), _COUNTED_AT_ONCE))
+    return [len(ids) for part in some for ids in tokenizer(part, truncation=False)["input_ids"]]
+
+
+def _class_of(listed: list[str]) -> Any:
+    """The class that a model_index.json lists as module and name."""
+    return getattr(importlib.import_module(listed[0]), listed[1])
 
 
 def _import_own_classes(index: dict[str, Any]) -> None:

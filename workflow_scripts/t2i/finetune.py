@@ -9,8 +9,9 @@ Files in: the latents, the captions, the pipeline folder. Files out: --log-table
 transformer in a folder beside --out; --out, its manifest, written last. All other parts of the pipeline stay those of
 the pipeline folder. A run that was ended goes on from its last checkpoint and ends with the same weights.
 
-An image whose caption is in error, or empty, is left out and counted. Every caption is encoded once, before the
-first step, and kept in memory; the run record says how many each text encoder cuts.
+An image whose caption is in error, or empty, is left out and counted; the run record says how many each text encoder
+cuts. Captions are encoded once, into a folder that goes with the checkpoints, where --embedding-disk-gb holds them,
+else in every step.
 """
 
 import shutil
@@ -27,8 +28,6 @@ from workflow_scripts.plan import FinetuneJob
 from workflow_scripts.progress import log
 from workflow_scripts.records import write_table
 
-_ENCODED_AT_ONCE = 250  # captions
-
 
 def usable_captions(captions: Path, image_ids: list[str]) -> list[str | None]:
     """Each image's caption, None where it is in error or empty. Raises UserError for an image without a row."""
@@ -44,13 +43,24 @@ def usable_captions(captions: Path, image_ids: list[str]) -> list[str | None]:
     return found
 
 
-def count_cut(family: Any, texts: list[str]) -> dict[str, Any]:
-    """How many texts each text encoder cuts, for the run record."""
+def count_cut(tokens: dict[str, tuple[int, list[int]]]) -> dict[str, Any]:
+    """How many captions each text encoder cuts, for the run record; `tokens` are their `text_tokens`."""
     facts = {}
-    for name, (limit, lengths) in family.text_tokens(texts).items():
+    for name, (limit, lengths) in tokens.items():
         cut = sum(length > limit for length in lengths)
-        facts[name] = {"limit": limit, "num_cut": cut, "share_cut": cut / len(texts), "longest": max(lengths)}
+        facts[name] = {"limit": limit, "num_cut": cut, "share_cut": cut / len(lengths), "longest": max(lengths)}
     return facts
+
+
+def kept_size(family: Any, tokens: dict[str, tuple[int, list[int]]], bytes_a_number: int, budget_gb: float) -> float:
+    """Bytes of the captions encoded, where they are within the budget and so are kept on disk; else 0. Says which."""
+    size, number = bytes_a_number * family.encoded_size(tokens), len(tokens["tokenizer"][1])
+    kept = size <= 1e9 * budget_gb
+    if is_main():
+        where = "encoded once, on disk" if kept else "encoded in every step"
+        figures = f"{size / 1e9:.4g} GB, {size / number / 2**20:.2g} MiB each; the budget is {budget_gb:g} GB"
+        log.info("%d captions: %s (%s)", number, where, figures)
+    return size if kept else 0
 
 
 def save_transformer(transformer: Any, weights: dict[str, Any], folder: Path) -> None:
@@ -75,49 +85,49 @@ def main(argv: list[str] | None = None) -> None:
     arguments.add_argument("--captions", type=Path, required=True, help="captions.json of one captioner")
     arguments.add_argument("--out", type=Path, required=True, help="the manifest, model.json")
     arguments.add_argument("--log-table", type=Path, required=True, help="the loss curve, training.csv")
+    arguments.add_argument(
+        "--embedding-disk-gb", type=float, default=200, help="disk for encoded captions in GB; 0 encodes in every step"
+    )
     args = arguments.parse_args(argv)
     spec = load_spec(args.spec, FinetuneJob)
     check_processes(spec.training)
     base = local_folder(spec.model)
 
+    from workflow_scripts.t2i.capacity import encoded_dtype, loaded_dtype, require_for_finetuning
+    from workflow_scripts.t2i.embeddings import encode_once
     from workflow_scripts.t2i.families import FAMILIES
     from workflow_scripts.t2i.flow import FlowMatching, FlowTrainer, Visits
-    from workflow_scripts.t2i.latents import read_latents
+    from workflow_scripts.t2i.latents import Latents
     from workflow_scripts.training import num_steps, remove_checkpoints, train
 
-    image_ids, mean_NChw, log_variance_NChw = read_latents(args.latents)
-    captions = usable_captions(args.captions, image_ids)
+    latents = Latents(args.latents)
+    captions = usable_captions(args.captions, latents.image_ids)
     made_of = fingerprint(spec.model_dump(mode="json"), args.latents, captions, folder_fingerprint(base))
     folder = args.out.parent / made_of
-    family = FAMILIES[spec.family].load(spec.model, spec.max_text_tokens)
-    texts = [caption for caption in captions if caption is not None]
-    cut = count_cut(family, texts)
-    encoded = {"": family.encode_texts([""])[0]}
-    pending = sorted(set(texts))
-    for start in range(0, len(pending), _ENCODED_AT_ONCE):
-        some = pending[start : start + _ENCODED_AT_ONCE]
-        encoded |= dict(zip(some, family.encode_texts(some), strict=True))
-    steps = num_steps(spec.training, len(image_ids))
-    log.info("%d images, %d without a usable caption, %d steps", len(image_ids), len(image_ids) - len(texts), steps)
-    visits = Visits(
-        family,
-        spec.training,
-        spec.seed,
-        steps * spec.training.global_batch,
-        image_ids,
-        mean_NChw,
-        log_variance_NChw,
-        [encoded.get(caption) for caption in captions],
-        encoded[""],
-    )
-    transformer = family.pipe.transformer.train()
-    join(spec.training)  # only now: DeepSpeed would take the text encoders apart too
+    embeddings = folder / "embeddings"
+    join(spec.training, load_in_parts=False)  # the text encoders are not DeepSpeed's business
+    family = FAMILIES[spec.family].open(spec.model, spec.max_text_tokens)
+    usable = [caption for caption in captions if caption is not None]
+    tokens, dtype = family.text_tokens(usable), encoded_dtype(spec.training)
+    size = kept_size(family, tokens, dtype.itemsize, args.embedding_disk_gb)
+    require_for_finetuning(family, base, spec.training, spec.resolution, folder, size)
+    family.load_text_encoders(dtype)
+    encoded = None
+    if size:
+        encoded = encode_once(family, ["", *sorted(set(usable))], embeddings)
+        family.free_text_encoders()
+    num_images = len(latents)
+    steps = num_steps(spec.training, num_images)
+    log.info("%d images, %d without a usable caption, %d steps", num_images, num_images - len(usable), steps)
+    num_visits = steps * spec.training.global_batch
+    visits = Visits(family, spec.training, spec.seed, num_visits, latents, captions, encoded)
+    transformer = family.load_part("transformer", loaded_dtype(spec.training)).train()
     model = FlowMatching(family, transformer)
     curve, weights = train(model, visits, visits.collate, spec.training, spec.seed, folder, FlowTrainer)
     if not is_main():
         return
     for row in curve:
-        row["epoch"] = row["step"] * spec.training.global_batch / len(image_ids)
+        row["epoch"] = row["step"] * spec.training.global_batch / num_images
 
     final = folder / "transformer"
     save_transformer(transformer, {name.removeprefix("transformer."): t for name, t in weights.items()}, final)
@@ -125,14 +135,16 @@ def main(argv: list[str] | None = None) -> None:
     write_run_record(
         args.out,
         spec.model_dump(mode="json"),
-        num_images=len(image_ids),
-        num_unusable_captions=len(image_ids) - len(texts),
+        num_images=num_images,
+        num_images_shown=len(set(visits.order.tolist())),
+        num_unusable_captions=num_images - len(usable),
         num_steps=steps,
         num_learning_parameters=sum(p.numel() for p in transformer.parameters()),
-        captions_cut=cut,
+        captions_cut=count_cut(tokens),
     )
     write_manifest(args.out, final, made_of)
     remove_checkpoints(folder)
+    shutil.rmtree(embeddings, ignore_errors=True)
 
 
 if __name__ == "__main__":

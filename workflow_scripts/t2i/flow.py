@@ -6,6 +6,7 @@ noise, noise level and caption dropout that follow from the seed, the image's id
 the batch size or the number of processes.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,7 +16,9 @@ from transformers import Trainer
 
 from workflow_scripts.files import fingerprint
 from workflow_scripts.spec import T2iTraining
+from workflow_scripts.t2i.embeddings import Encoded
 from workflow_scripts.t2i.families import Family, Text
+from workflow_scripts.t2i.latents import Latents
 
 COUNTED, IGNORED = 0, -100  # `Trainer` counts the labels of a global batch that are not IGNORED
 
@@ -32,12 +35,34 @@ def draw_u(training: T2iTraining, count: int, generator: torch.Generator) -> tor
     return torch.sigmoid(training.logit_mean + training.logit_std * torch.randn(count, generator=generator))
 
 
-class Visits(Dataset):
-    """The training samples in their fixed order: every epoch shows each image once, in an order of its own.
+def image_order(seed: int, num_visits: int, sizes: Sequence[Any], global_batch: int) -> torch.Tensor:
+    """Which image (its row) each visit shows, int64 (num_visits,); `sizes` are those of the images.
 
-    `mean_NChw` and `log_variance_NChw` are the posterior of each image, `texts` its encoded caption, None where there
-    is no usable one: such a visit stays in its place and counts nothing, so that all other visits are as they would
-    be with it. `no_text` is the encoded empty caption.
+    Every epoch calls all images up in an order of its own. They line up by size, and whenever a line is one global
+    batch long, that batch is next: so a batch holds one size, and no image waits longer than its line needs to fill.
+    With a single size this is one epoch after the other.
+    """
+    lines: dict[Any, list[int]] = {size: [] for size in sizes}
+    order: list[int] = []
+    epoch = 0
+    while len(order) < num_visits:
+        generator = torch.Generator().manual_seed(seed_of("order", seed, epoch))
+        for image in torch.randperm(len(sizes), generator=generator).tolist():
+            line = lines[sizes[image]]
+            line.append(image)
+            if len(line) == global_batch:
+                order += line
+                line.clear()
+        epoch += 1
+    return torch.tensor(order[:num_visits])
+
+
+class Visits(Dataset):
+    """The training samples in their fixed order.
+
+    `captions` are those of the images of `latents`, None where there is no usable one: such a visit stays in its place
+    and counts nothing, so that all other visits are as they would be with it. `encoded` has the captions and the empty
+    one; without it samples hold texts, which are to be encoded in the step.
     """
 
     def __init__(
@@ -46,51 +71,42 @@ class Visits(Dataset):
         training: T2iTraining,
         seed: int,
         num_visits: int,
-        image_ids: list[str],
-        mean_NChw: torch.Tensor,
-        log_variance_NChw: torch.Tensor,
-        texts: list[Text | None],
-        no_text: Text,
+        latents: Latents,
+        captions: list[str | None],
+        encoded: Encoded | None = None,
     ) -> None:
-        self.family, self.training, self.seed, self.num_visits = family, training, seed, num_visits
-        self.image_ids, self.mean, self.log_variance = image_ids, mean_NChw, log_variance_NChw
-        self.texts, self.no_text = texts, no_text
-        self._epoch, self._order = -1, torch.empty(0, dtype=torch.long)
+        self.family, self.training, self.seed = family, training, seed
+        self.latents, self.captions, self.encoded = latents, captions, encoded
+        self.order = image_order(seed, num_visits, latents.sizes, training.global_batch)
 
     def __len__(self) -> int:
-        return self.num_visits
-
-    def image_of(self, visit: int) -> int:
-        """Which image (its row) a visit shows."""
-        epoch, position = divmod(visit, len(self.image_ids))
-        if epoch != self._epoch:
-            generator = torch.Generator().manual_seed(seed_of("order", self.seed, epoch))
-            self._epoch, self._order = epoch, torch.randperm(len(self.image_ids), generator=generator)
-        return int(self._order[position])
+        return len(self.order)
 
     def __getitem__(self, visit: int) -> dict[str, Any]:
-        image = self.image_of(visit)
-        generator = torch.Generator().manual_seed(seed_of("visit", self.seed, self.image_ids[image], visit))
-        mean, deviation = self.mean[image].float(), (0.5 * self.log_variance[image].float()).exp()
-        latents = mean + deviation * torch.randn(mean.shape, generator=generator)
+        image = int(self.order[visit])
+        generator = torch.Generator().manual_seed(seed_of("visit", self.seed, self.latents.image_ids[image], visit))
+        mean, log_variance = (values.float() for values in self.latents[image])
+        latents = mean + (0.5 * log_variance).exp() * torch.randn(mean.shape, generator=generator)
         noise = torch.randn(mean.shape, generator=generator)
         sigma = self.family.sigmas(draw_u(self.training, 1, generator))[0]
         dropped = bool(torch.rand(1, generator=generator) < self.training.caption_dropout)
-        text = self.texts[image]
+        caption = self.captions[image]
+        text = "" if dropped or caption is None else caption
         return {
             "latents": latents,
             "noise": noise,
             "sigma": sigma,
-            "labels": COUNTED if text is not None else IGNORED,
-            "text": self.no_text if dropped or text is None else text,
+            "labels": COUNTED if caption is not None else IGNORED,
+            "text": text if self.encoded is None else self.encoded[text],
         }
 
     def collate(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Samples as one batch for `FlowMatching`."""
+        """Samples as one batch for `FlowTrainer`."""
         batch: dict[str, Any] = {key: torch.stack([s[key] for s in samples]) for key in ("latents", "noise", "sigma")}
         batch["latents"] = self.family.normalise(batch["latents"])
         batch["labels"] = torch.tensor([s["labels"] for s in samples])
-        return {**batch, "text": self.family.collate([s["text"] for s in samples])}
+        texts = [s["text"] for s in samples]
+        return {**batch, "text": texts if self.encoded is None else self.family.collate(texts)}
 
 
 class FlowMatching(nn.Module):
@@ -98,7 +114,7 @@ class FlowMatching(nn.Module):
 
     def __init__(self, family: Family, transformer: nn.Module) -> None:
         super().__init__()
-        self.transformer, self._velocity = transformer, family.velocity
+        self.transformer, self.family = transformer, family
 
     def gradient_checkpointing_enable(self, **_: Any) -> None:
         """What `Trainer` calls where activations are to be recomputed; how, diffusers decides."""
@@ -120,7 +136,7 @@ class FlowMatching(nn.Module):
         dtype = next(self.transformer.parameters()).dtype  # bfloat16 under DeepSpeed; noise levels stay float32
         noisy = ((1 - level) * latents + level * noise).to(dtype)
         text = {key: value.to(dtype) if value.is_floating_point() else value for key, value in text.items()}
-        velocity = self._velocity(self.transformer, noisy, sigma, text)
+        velocity = self.family.velocity(self.transformer, noisy, sigma, text)
         error_B = (velocity.float() - (noise - latents)).square().mean((1, 2, 3))
         counted = labels != IGNORED
         total = num_items_in_batch if num_items_in_batch is not None else counted.sum()
@@ -128,9 +144,17 @@ class FlowMatching(nn.Module):
 
 
 class FlowTrainer(Trainer):
-    """Inputs keep their number format: with DeepSpeed's bfloat16 the usual trainer would round noise levels too."""
+    """Inputs keep their number format: with DeepSpeed's bfloat16 the usual trainer would round noise levels too.
+    Texts that are not encoded yet are encoded here, outside of all that DeepSpeed and autocast do to a model."""
+
+    def _prepare_inputs(self, inputs: Any) -> Any:
+        inputs = super()._prepare_inputs(inputs)
+        if isinstance(inputs["text"], list):
+            family = self.model.family
+            inputs["text"] = family.collate(family.encode_texts(inputs["text"]))
+        return inputs
 
     def _prepare_input(self, data: Any) -> Any:
         if isinstance(data, dict):
             return {key: self._prepare_input(value) for key, value in data.items()}
-        return data.to(self.args.device)
+        return data.to(self.args.device) if isinstance(data, torch.Tensor) else data
