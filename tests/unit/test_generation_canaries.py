@@ -18,7 +18,7 @@ GOOD = {
     ("t2i_compbench", "attributes"): [[0.9, 0.8, 0.1]],
     ("t2i_compbench", "objects"): [SEEN, [SEEN[0], Detection("wall clock", 0.7, CLOCK)]],
     ("t2i_compbench", "depth"): [DEPTH, 1000 * DEPTH - 3],
-    ("t2i_compbench", "similarity"): [[0.31, 0.15]],
+    ("t2i_compbench", "similarity"): [[0.31, 0.25, 0.2, 0.1, -0.1, 0.2]],
 }
 BAD = {
     ("geneval", "instances"): [[], SEEN[:1], MIRRORED, [*SEEN, Detection("elephant", 0.8, SIGN)]],
@@ -27,7 +27,13 @@ BAD = {
     ("t2i_compbench", "attributes"): [[0.5, 0.5, 0.5], [0.9, 0.9, 0.9], [float("nan"), 0.9, 0.1]],
     ("t2i_compbench", "objects"): [[], SEEN[1:], MIRRORED],
     ("t2i_compbench", "depth"): [DEPTH[::-1], 0 * DEPTH, np.nan * DEPTH, DEPTH.T],
-    ("t2i_compbench", "similarity"): [[0.15, 0.31], [0.2, 0.2], [float("nan"), 0.1]],
+    ("t2i_compbench", "similarity"): [
+        [0.3, 0.31, 0.1, 0.1, 0.1, 0.32],
+        [0.3, 0.1, 0.2, 0.1, 0.1, 0.1],
+        [0.2] * 6,
+        [0.3, float("nan"), *[0.1] * 4],
+        [0.3, 0.3, float("nan"), *[0.1] * 3],
+    ],
 }
 
 

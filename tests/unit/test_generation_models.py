@@ -21,7 +21,7 @@ GENEVAL = {
 }
 COMPBENCH = {
     "attributes": ("blip", "assets/Salesforce--blip-vqa-capfilt-large"),
-    "objects": ("unidet", "models/Unified_learned_OCIM_RS200_6x+2x"),
+    "objects": ("unidet", "models/UniDet_eval"),
     "depth": ("dpt", "assets/Intel--dpt-hybrid-midas"),
     "similarity": ("clip", "assets/openai--clip-vit-base-patch32"),
 }
@@ -46,12 +46,11 @@ def test_a_score_names_what_read_its_prompts(monkeypatch):
 @pytest.mark.parametrize(
     ("benchmark", "roles", "as_published"),
     [
-        ("geneval", GENEVAL, True),
-        ("geneval", GENEVAL | {"colors": ("clip", "/models/clip-vit-large-patch14")}, True),
-        ("geneval", GENEVAL | {"colors": ("clip", "assets/openai--clip-vit-base-patch32")}, False),
+        ("geneval", GENEVAL, False),
         ("dpg_bench", {"answers": ("modelscope", "models/mplug_visual-question-answering_coco_large_en")}, True),
+        ("dpg_bench", {"answers": ("modelscope", "models/another")}, False),
         ("dpg_bench", {"answers": ("vllm", "assets/Qwen--Qwen2.5-VL-7B-Instruct")}, False),
-        ("t2i_compbench", COMPBENCH, True),
+        ("t2i_compbench", COMPBENCH, False),
         ("t2i_compbench", COMPBENCH | {"objects": ("owlv2", "assets/google--owlv2-base-patch16-ensemble")}, False),
     ],
 )
@@ -69,6 +68,4 @@ def test_a_job_has_its_models_as_folders(root):
         "instances": Path("assets/facebook--mask2former-swin-small-coco-instance"),
         "colors": Path("assets/openai--clip-vit-large-patch14"),
     }
-    assert comparable("geneval", job.benchmark.models)
-    assert not comparable("dpg_bench", score_images_job(config, "dpg_bench").benchmark.models)
     assert [score_environment(config, name) for name in ("geneval", "dpg_bench")] == ["evaluate", "serve"]

@@ -36,7 +36,9 @@ QUESTIONS = {
     "Is the stop sign blue?": False,
 }
 CHUNKS = {"a red stop sign?": True, "a clock?": True, "a blue elephant?": False}
-TEXTS = ("a red stop sign and a clock", "an elephant in the grass")
+FITTING = ("a red stop sign and a clock", "a clock beside a stop sign")
+OTHERS = ("an elephant in the grass", "a bowl of soup", "two dogs on a beach", "a wooden house at night")
+TEXTS = (*FITTING, *OTHERS)
 
 
 def sign_and_clock() -> Image.Image:
@@ -140,9 +142,11 @@ def check_depth(depth: np.ndarray) -> str:
 
 
 def check_similarities(similarities: Sequence[float]) -> str:
-    """The cosines of `sign_and_clock` with `TEXTS`: the text that fits is more alike."""
-    fitting, other = similarities
-    return "" if -1 <= other < fitting <= 1 else f"{TEXTS[0]!r} {fitting:.3f}, {TEXTS[1]!r} {other:.3f}"
+    """The cosines of `sign_and_clock` with `TEXTS`: the texts that fit are more alike than the others."""
+    fitting, others = similarities[: len(FITTING)], similarities[len(FITTING) :]
+    if all(-1 <= other < one <= 1 for one in fitting for other in others):
+        return ""
+    return ", ".join(f"{text!r} {value:.3f}" for text, value in zip(TEXTS, similarities, strict=True))
 
 
 @dataclass(frozen=True)

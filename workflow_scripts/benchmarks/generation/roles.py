@@ -99,10 +99,8 @@ class Way:
 MODELS: dict[str, dict[str, dict[str, Way]]] = {
     "geneval": {
         "instances": {
-            "mask2former": Way(
-                "transformers, instances made of the raw logits as mmdet does",
-                "facebook/mask2former-swin-small-coco-instance",
-            ),
+            # The authors' weights are mmdet's own training of this model; transformers has its authors' training.
+            "mask2former": Way("transformers, instances made of the raw logits as mmdet does"),
         },
         "colors": {"clip": Way("transformers, three templates", "openai/clip-vit-large-patch14")},
     },
@@ -123,7 +121,8 @@ MODELS: dict[str, dict[str, dict[str, Way]]] = {
             ),
         },
         "objects": {
-            "unidet": Way("UniDet's own package", "Unified_learned_OCIM_RS200_6x+2x", on_hub=False),
+            # The authors take RS200 for relations on the picture, R50 in depth and for numbers.
+            "unidet": Way("UniDet's own package, RS200 for all", on_hub=False),
             "owlv2": Way("an open-vocabulary detector of transformers"),
         },
         "depth": {"dpt": Way("transformers", "Intel/dpt-hybrid-midas")},

@@ -1,0 +1,96 @@
+"""Mask2Former with Swin-S on COCO's instances, asked as mmdet asks it for GenEval.
+
+The picture is scaled to 800 pixels on its shorter side, at most 1333 on its longer one, bilinear without smoothing as
+OpenCV does it, and filled up to multiples of 32. The authors' weights are of the same model in mmdet's own training
+(46.1 mask AP, as here); transformers has those of Mask2Former's authors.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.nn.functional import interpolate, pad
+
+from workflow_scripts.benchmarks.generation.mask2former import instances
+from workflow_scripts.benchmarks.generation.models.loading import batches, device, load
+from workflow_scripts.benchmarks.generation.roles import Detection
+from workflow_scripts.errors import UserError
+from workflow_scripts.spec import ScorerModel
+
+SHORTER, LONGER, MULTIPLE = 800, 1333, 32  # pixels
+MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # of 0-255, ImageNet's
+
+# GenEval's names of COCO's 80 classes, in COCO's order.
+NAMES = (
+    "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light",
+    "fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow", "elephant",
+    "bear", "zebra", "giraffe", "backpack", "umbrella", "handbag", "tie", "suitcase", "frisbee", "skis", "snowboard",
+    "sports ball", "kite", "baseball bat", "baseball glove", "skateboard", "surfboard", "tennis racket", "bottle",
+    "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "apple", "sandwich", "orange", "broccoli",
+    "carrot", "hot dog", "pizza", "donut", "cake", "chair", "couch", "potted plant", "bed", "dining table", "toilet",
+    "tv", "laptop", "computer mouse", "tv remote", "computer keyboard", "cell phone", "microwave", "oven", "toaster",
+    "sink", "refrigerator", "book", "clock", "vase", "scissors", "teddy bear", "hair drier", "toothbrush",
+)  # fmt: skip
+# What COCO and transformers' label files call some of them.
+SYNONYMS = {
+    "motorcycle": "motorbike",
+    "airplane": "aeroplane",
+    "couch": "sofa",
+    "potted plant": "pottedplant",
+    "dining table": "diningtable",
+    "tv": "tvmonitor",
+    "computer mouse": "mouse",
+    "tv remote": "remote",
+    "computer keyboard": "keyboard",
+}
+
+
+class InstanceDetector:
+    """GenEval's detector."""
+
+    def __init__(self, source: ScorerModel, batch: int, serving: Any = None) -> None:
+        from transformers import Mask2FormerForUniversalSegmentation
+
+        # The criterion's weights belong to the loss.
+        self._model, self._batch = load(source, Mask2FormerForUniversalSegmentation, unused=r"^criterion\."), batch
+        labels = self._model.config.id2label
+        if len(labels) != len(NAMES):
+            raise UserError(f"{source.path}: knows {len(labels)} classes, expected COCO's {len(NAMES)}")
+        for number, name in enumerate(NAMES):
+            if labels[number] not in (name, SYNONYMS.get(name)):
+                raise UserError(f"{source.path}: class {number} is {labels[number]!r}, expected COCO's {name!r}")
+
+    @torch.inference_mode()
+    def detect(self, pictures: Sequence[Image.Image]) -> list[list[Detection]]:
+        """All instances of each picture, of any confidence, at most 100 a picture. Those of one size share a batch."""
+        found: dict[int, list[Detection]] = {}
+        by_size: dict[tuple[int, int], list[int]] = {}
+        for place, picture in enumerate(pictures):
+            by_size.setdefault(picture.size, []).append(place)
+        for (width, height), places in by_size.items():
+            resized = resized_size(height, width)
+            for some in batches(places, self._batch):
+                inputs = torch.stack([prepare(pictures[place], resized) for place in some]).to(device())
+                outputs = self._model(pixel_values=inputs)
+                padded = tuple(inputs.shape[-2:])
+                raw = zip(some, outputs.class_queries_logits, outputs.masks_queries_logits, strict=True)
+                for place, classes_QC, masks_QHW in raw:
+                    found[place] = instances(classes_QC, masks_QHW, padded, resized, (height, width), NAMES)
+        return [found[place] for place in range(len(pictures))]
+
+
+def resized_size(height: int, width: int) -> tuple[int, int]:
+    """Height and width of a picture once scaled."""
+    scale = min(LONGER / max(height, width), SHORTER / min(height, width))
+    return int(height * scale + 0.5), int(width * scale + 0.5)
+
+
+def prepare(picture: Image.Image, resized: tuple[int, int]) -> torch.Tensor:
+    """A picture as the model takes it: (3, height, width), both multiples of 32, filled up with zeros."""
+    values = torch.from_numpy(np.array(picture.convert("RGB"))).permute(2, 0, 1).float()
+    values = interpolate(values[None], size=resized, mode="bilinear", align_corners=False)[0].round()
+    values = (values - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]
+    height, width = resized
+    return pad(values, (0, -width % MULTIPLE, 0, -height % MULTIPLE))
