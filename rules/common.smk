@@ -63,6 +63,15 @@ def threads_of(needs):
     return lambda wildcards: needs(wildcards).threads
 
 
+def train_on(stage):
+    """The `resources` of a training rule. `stage` gives its `Optimisation` from the wildcards."""
+    return dict(
+        request(lambda wildcards: stage(wildcards).needs),
+        launch=lambda wildcards: launch(stage(wildcards)),
+        loader_workers=lambda wildcards: stage(wildcards).loader_workers,
+    )
+
+
 def launch(training):
     """How a training job starts: plain, or one process a GPU of its node."""
     return processes(training.devices)

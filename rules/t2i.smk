@@ -44,8 +44,7 @@ if CONFIG.jobs == "apart":
             "../envs/train.yaml"
         threads: threads_of(lambda wildcards: t2i_pipeline(wildcards).training.needs)
         resources:
-            **request(lambda wildcards: t2i_pipeline(wildcards).training.needs),
-            launch=lambda wildcards: launch(t2i_pipeline(wildcards).training),
+            **train_on(lambda wildcards: t2i_pipeline(wildcards).training),
             embedding_disk_gb=lambda wildcards: t2i_pipeline(wildcards).embedding_disk_gb,
         params:
             spec=lambda wildcards: plan.as_param(plan.finetune_job(CONFIG, wildcards.pipeline, int(wildcards.seed))),
@@ -55,7 +54,7 @@ if CONFIG.jobs == "apart":
             "{resources.python} {resources.launch} workflow_scripts.t2i.finetune --spec {params.spec:q}"
             " --latents {input.latents} --captions {input.captions}"
             " --embedding-disk-gb {resources.embedding_disk_gb}"
-            " --out {output.model} --log-table {output.training} > {log} 2>&1"
+            " --out {output.model} --log-table {output.training} --loader-workers {resources.loader_workers} > {log} 2>&1"
 
     rule generate_images:
         input:
@@ -134,7 +133,7 @@ else:
             "../envs/train.yaml"
         threads: threads_of(lambda wildcards: t2i_pipeline(wildcards).training.needs)
         resources:
-            **request(lambda wildcards: t2i_pipeline(wildcards).training.needs),
+            **train_on(lambda wildcards: t2i_pipeline(wildcards).training),
             embedding_disk_gb=lambda wildcards: t2i_pipeline(wildcards).embedding_disk_gb,
         params:
             specs=lambda wildcards: plan.as_params(*finetune_and_measure_jobs(wildcards)),
@@ -144,5 +143,5 @@ else:
             "{resources.python} -m workflow_scripts --specs {params.specs:q}"
             " t2i.finetune --latents {input.latents} --captions {input.captions}"
             " --embedding-disk-gb {resources.embedding_disk_gb}"
-            " --out {output.model} --log-table {output.training}"
+            " --out {output.model} --log-table {output.training} --loader-workers {resources.loader_workers}"
             f"{measure_commands()} > {{log}} 2>&1"

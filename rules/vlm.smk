@@ -43,8 +43,7 @@ rule align_vlm:
         "../envs/train.yaml"
     threads: threads_of(lambda wildcards: vlm_pipeline(wildcards).align.needs)
     resources:
-        **request(lambda wildcards: vlm_pipeline(wildcards).align.needs),
-        launch=lambda wildcards: launch(vlm_pipeline(wildcards).align),
+        **train_on(lambda wildcards: vlm_pipeline(wildcards).align),
         start=lambda wildcards, input: "" if vlm_pipeline(wildcards).model.base else f" --start {input.model}",
     params:
         spec=lambda wildcards: plan.as_param(plan.align_job(CONFIG, wildcards.pipeline, int(wildcards.seed))),
@@ -52,7 +51,7 @@ rule align_vlm:
         "Align {wildcards.pipeline}, seed {wildcards.seed}"
     shell:
         "{resources.python} {resources.launch} workflow_scripts.vlm.align --spec {params.spec:q}"
-        "{resources.start} --out {output.model} --log-table {output.training} > {log} 2>&1"
+        "{resources.start} --out {output.model} --log-table {output.training} --loader-workers {resources.loader_workers} > {log} 2>&1"
 
 
 if CONFIG.jobs == "apart":
@@ -74,8 +73,7 @@ if CONFIG.jobs == "apart":
             "../envs/train.yaml"
         threads: threads_of(lambda wildcards: vlm_pipeline(wildcards).sft.needs)
         resources:
-            **request(lambda wildcards: vlm_pipeline(wildcards).sft.needs),
-            launch=lambda wildcards: launch(vlm_pipeline(wildcards).sft),
+            **train_on(lambda wildcards: vlm_pipeline(wildcards).sft),
         params:
             spec=lambda wildcards: plan.as_param(plan.sft_job(CONFIG, wildcards.pipeline, int(wildcards.seed))),
         message:
@@ -83,7 +81,7 @@ if CONFIG.jobs == "apart":
         shell:
             "{resources.python} {resources.launch} workflow_scripts.vlm.train --spec {params.spec:q}"
             " --start {input.start} --pool {input.pool} --captions {input.captions}"
-            " --out {output.model} --log-table {output.training} > {log} 2>&1"
+            " --out {output.model} --log-table {output.training} --loader-workers {resources.loader_workers} > {log} 2>&1"
 
     rule evaluate_vlm:
         input:
@@ -133,7 +131,7 @@ else:
             "../envs/train.yaml"
         threads: threads_of(lambda wildcards: vlm_pipeline(wildcards).sft.needs)
         resources:
-            **request(lambda wildcards: vlm_pipeline(wildcards).sft.needs),
+            **train_on(lambda wildcards: vlm_pipeline(wildcards).sft),
         params:
             specs=lambda wildcards: plan.as_params(
                 plan.sft_job(CONFIG, wildcards.pipeline, int(wildcards.seed)),
@@ -144,5 +142,5 @@ else:
         shell:
             "{resources.python} -m workflow_scripts --specs {params.specs:q}"
             " vlm.train --start {input.start} --pool {input.pool} --captions {input.captions}"
-            " --out {output.model} --log-table {output.training}"
+            " --out {output.model} --log-table {output.training} --loader-workers {resources.loader_workers}"
             " + vlm.evaluate --model {output.model} --answers {output.answers} --out {output.scores} > {log} 2>&1"

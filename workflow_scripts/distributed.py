@@ -4,6 +4,7 @@ Every process runs the same command, started by `torch.distributed.run`, which t
 """
 
 import os
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -53,6 +54,16 @@ def agreed(choice: bool) -> bool:
     chosen = torch.tensor([int(choice)], device=_device())
     dist.broadcast(chosen, src=0)
     return bool(chosen.item())
+
+
+def gathered(values: Sequence[float]) -> list[list[float]]:
+    """Every process's values, in every process, by rank; all give equally many."""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return [list(values)]
+    own = torch.tensor(values, dtype=torch.float64, device=_device())
+    rows = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(rows, own)
+    return [row.tolist() for row in rows]
 
 
 def check_processes(settings: Optimisation) -> None:

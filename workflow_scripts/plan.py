@@ -26,6 +26,7 @@ from workflow_scripts.spec import (
     Judge,
     Kind,
     Needs,
+    Optimisation,
     PoolSource,
     Replay,
     Sampling,
@@ -371,7 +372,8 @@ def assets_of(config: Config) -> dict[str, dict[str, Source]]:
 
 
 def _settled(value: Any, assets: Path) -> Any:
-    """A section as its job sees it: repositories are local folders, what the job asks of the machine is left out."""
+    """A section as its job sees it: repositories are local folders; what the job asks of the machine and how it reads
+    ahead is left out."""
     if isinstance(value, Needs):
         return Needs()
     if isinstance(value, Section):
@@ -379,6 +381,8 @@ def _settled(value: Any, assets: Path) -> Any:
         if isinstance(value, Source):
             settled |= {"licence": "unstated", "kind": "model", "files": []}
             settled |= {"hub": None, "path": assets / asset_name(value)} if value.hub else {}
+        if isinstance(value, Optimisation):
+            settled |= {"loader_workers": 0}
         return value.model_copy(update=settled)
     if isinstance(value, dict):
         return {key: _settled(part, assets) for key, part in value.items()}

@@ -223,7 +223,22 @@ SCHEMAS: dict[str, pa.Schema] = {
         harness=_TEXT,
         comparable=_FLAG,
     ),
-    "training": _schema(step=_COUNT, epoch=_REAL, loss=_REAL, learning_rate=_REAL, grad_norm=_REAL),
+    # One row each time that training logs; all but step and epoch tell of the steps since the last row, over all
+    # processes. `tokens_per_second`: those of the trained transformer, padding left out; `model_tflops`: 10^12 model
+    # FLOPs a second and device; `mfu`: their share of the device's bf16 peak, null where that is not known;
+    # `share_waiting` of wall time for data; `share_truncated` of samples. Shares are 0-1.
+    "training": _schema(
+        step=_COUNT,
+        epoch=_REAL,
+        loss=_REAL,
+        learning_rate=_REAL,
+        grad_norm=_REAL,
+        tokens_per_second=_REAL,
+        model_tflops=_REAL,
+        mfu=_REAL,
+        share_waiting=_REAL,
+        share_truncated=_REAL,
+    ),
     "captioners": _schema(captioner=_TEXT, family=_TEXT, label=_TEXT),
     "regression": _schema(
         outcome=_TEXT,

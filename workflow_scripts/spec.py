@@ -285,6 +285,9 @@ class Optimisation(Section):
     offload_optimizer: bool = Field(False, description="optimiser state in host memory, about 12 bytes a parameter")
     gradient_checkpointing: bool = Field(True, description="recompute activations to save memory")
     devices: int = Field(8, gt=0, description="GPUs of the job, over all its nodes (1 on a machine without)")
+    loader_workers: int = Field(
+        4, ge=0, description="processes a GPU that read and decode samples ahead; an edit reruns nothing"
+    )
 
     @model_validator(mode="after")
     def _batch_divides(self) -> "Optimisation":

@@ -1,23 +1,27 @@
 """One training run with the Transformers `Trainer`: exact settings, checkpoints that a killed job resumes from."""
 
 import math
+import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import PrinterCallback, TrainerCallback, TrainingArguments
 
 from workflow_scripts.distributed import agreed, deepspeed_config, is_main, wait_for_all, world_size
 from workflow_scripts.errors import UserError
+from workflow_scripts.files import read_json, write_json
+from workflow_scripts.pace import COLUMNS, Pace, PacedTrainer, device_peak
 from workflow_scripts.progress import Progress, log
 from workflow_scripts.spec import Optimisation
 
 CHECKPOINT_SECONDS = 600.0  # at most this much work is lost
 _LOG_ROWS = 100  # of the loss curve
-_COMPLETE = "complete"  # the file that marks a checkpoint as whole
+_COMPLETE = "complete.json"  # marks a checkpoint as whole, and holds the pace since the last row
 
 
 def num_steps(settings: Optimisation, num_samples: int) -> int:
@@ -30,6 +34,14 @@ def warmup_steps(settings: Optimisation, steps: int) -> int:
     return settings.warmup_steps or math.ceil(settings.warmup_ratio * steps)
 
 
+class Trained(NamedTuple):
+    """What a run leaves."""
+
+    curve: list[dict[str, Any]]  # the rows of table `training`, epoch left out
+    weights: dict[str, torch.Tensor]  # by name; empty in all but the main process
+    num_cut: int  # samples that were cut, each time that they were seen
+
+
 def train(
     model: torch.nn.Module,
     samples: Sequence[Any],
@@ -37,19 +49,23 @@ def train(
     settings: Optimisation,
     seed: int,
     folder: Path,
-    trainer_class: type[Trainer] = Trainer,
-) -> tuple[list[dict[str, Any]], dict[str, torch.Tensor]]:
-    """Train on the samples in their order, one pass: the rows of the loss curve (table `training`, epoch left out),
-    and the trained weights by name (empty in all but the main process).
+    flops: Mapping[str, float],
+    loader_workers: int = 0,
+    trainer_class: type[PacedTrainer] = PacedTrainer,
+) -> Trained:
+    """Train on the samples in their order, one pass.
 
     `len(samples)` must be steps x global_batch, and every step sees the next global_batch of them, however many
-    processes share it. The model takes what `collate` makes of a batch and returns {"loss"}. Where the model counts
-    learnt tokens, a step's loss is their mean over its global batch, however that is split. Checkpoints lie in
+    processes share it. The model takes what `collate` makes of a batch, without its `counts`, and returns {"loss"}.
+    Where the model counts learnt tokens, a step's loss is their mean over its global batch, however that is split.
+    `flops` is as for `Pace`. `loader_workers` processes make batches ahead; they change no result. Checkpoints lie in
     `folder`; the newest whole one is resumed from, and the result is that of an uninterrupted run. With several
     processes or DeepSpeed, call `distributed.join` before. Raises UserError where the loss is not finite.
     """
     steps = len(samples) // settings.global_batch
     on_gpu = torch.cuda.is_available()
+    if loader_workers:
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads do not live on in forked workers
     arguments = TrainingArguments(
         output_dir=str(folder),
         max_steps=steps,
@@ -69,6 +85,7 @@ def train(
         seed=seed,
         use_cpu=not on_gpu,
         dataloader_pin_memory=on_gpu,
+        dataloader_num_workers=loader_workers,  # of one torch thread each, two batches ahead each
         remove_unused_columns=False,
         logging_steps=max(1, steps // _LOG_ROWS),
         logging_nan_inf_filter=False,
@@ -81,21 +98,35 @@ def train(
     )
     checkpoint = _last_checkpoint(folder)
     done = int(checkpoint.name.split("-")[1]) if checkpoint else 0
+    pace = Pace(flops, device_peak(settings.precision))
     if checkpoint:
+        pace.resume(read_json(checkpoint / _COMPLETE))
         log.info("resuming from step %d of %d (%s)", done, steps, checkpoint)
     trainer = trainer_class(
         model=model,
         args=arguments,
-        train_dataset=samples,
-        data_collator=collate,
-        callbacks=[_Checkpoints(), _Watch(Progress(steps, "steps", done=done))],
+        train_dataset=range(len(samples)),
+        data_collator=partial(_batch, samples, collate),
+        callbacks=[_Checkpoints(pace), _Watch(Progress(steps, "steps", done=done))],
+        pace=pace,
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    columns = ("step", "loss", "learning_rate", "grad_norm")
+    columns = ("step", "loss", "learning_rate", "grad_norm", *COLUMNS)
     curve = [{name: row[name] for name in columns} for row in trainer.state.log_history if "loss" in row]
     weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
-    return curve, weights if is_main() else {}
+    return Trained(curve, weights if is_main() else {}, pace.num_cut)
+
+
+def _batch(
+    samples: Sequence[Any], collate: Callable[[list[Any]], dict[str, Any]], places: list[int]
+) -> dict[str, Any] | UserError:
+    """The batch of the samples at these places, or why there is none: a loader worker's error would come buried in a
+    traceback."""
+    try:
+        return collate([samples[place] for place in places])
+    except UserError as error:
+        return error
 
 
 def remove_checkpoints(folder: Path) -> None:
@@ -117,8 +148,8 @@ def _last_checkpoint(folder: Path) -> Path | None:
 class _Checkpoints(TrainerCallback):
     """Saves every CHECKPOINT_SECONDS, and marks a checkpoint once all its files are written."""
 
-    def __init__(self) -> None:
-        self.saved = time.monotonic()
+    def __init__(self, pace: Pace) -> None:
+        self.pace, self.saved = pace, time.monotonic()
 
     def on_step_end(self, args, state, control, **kwargs):
         due = time.monotonic() - self.saved >= CHECKPOINT_SECONDS
@@ -126,19 +157,22 @@ class _Checkpoints(TrainerCallback):
 
     def on_save(self, args, state, control, **kwargs):
         wait_for_all()
+        since_last_row = self.pace.state()
         if is_main():
-            (Path(args.output_dir) / f"checkpoint-{state.global_step}" / _COMPLETE).touch()
+            write_json(Path(args.output_dir) / f"checkpoint-{state.global_step}" / _COMPLETE, since_last_row)
         self.saved = time.monotonic()
 
 
 class _Watch(TrainerCallback):
-    """Logs progress, stops a run whose loss is lost."""
+    """Logs progress, has the last step logged, stops a run whose loss is lost."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
 
     def on_step_end(self, args, state, control, **kwargs):
         self.progress.update(1)
+        if state.global_step == state.max_steps:
+            control.should_log = True
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         loss = (logs or {}).get("loss", 0.0)

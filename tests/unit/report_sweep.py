@@ -323,6 +323,11 @@ class _Writer:
                     "loss": 3 * 0.97**s + 0.3 + self.rng.uniform(0, 0.1),
                     "learning_rate": 1e-3,
                     "grad_norm": None,
+                    "tokens_per_second": 41000 + self.rng.uniform(0, 2000),
+                    "model_tflops": 390 + self.rng.uniform(0, 20),
+                    "mfu": 0.4,
+                    "share_waiting": 0.01,
+                    "share_truncated": 0.05,
                 }
                 for s in steps
             ],

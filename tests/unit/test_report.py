@@ -14,7 +14,7 @@ from workflow_scripts.errors import UserError
 from workflow_scripts.records import read_table, write_table
 from workflow_scripts.report import write
 from workflow_scripts.report.cautions import warnings
-from workflow_scripts.report.curves import HEIGHT, WIDTH, loss_curves
+from workflow_scripts.report.curves import HEIGHT, WIDTH, training_curves
 from workflow_scripts.report.estimates import named_variants
 from workflow_scripts.report.examples import examples, spread
 from workflow_scripts.report.gather import gather
@@ -370,16 +370,20 @@ def test_pictures_of_a_row_share_prompt_and_noise(copied):
 
 def test_curves_stay_in_their_box_and_tell_the_last_loss(made):
     job, results = made
-    curves = loss_curves(read_sweep(job, results, None))
-    assert curves["rows"][0]["label"] == "Stage 1, shared"
-    for row in curves["rows"]:
-        for cell in filter(None, row["cells"]):
+    tables = training_curves(read_sweep(job, results, None))
+    assert [table["rows"][0]["label"] == "Stage 1, shared" for table in tables] == [True, True, False, False]
+    for row in (row for table in tables for row in table["rows"]):
+        for cell in row["cells"]:
             points = [tuple(map(float, point.split(","))) for line in cell["lines"] for point in line.split()]
             assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in points)
-            assert points[0][1] < points[-1][1], "the loss falls, so the line goes down the page"
-    last = pd.read_csv(results / "generation/qwen-image/seed-0/late/training.csv").loss.iloc[-1]
-    late = next(row for row in curves["rows"] if row["label"] == "Late")
-    assert late["cells"][3]["last"] == pytest.approx(last)
+            if cell["title"] == "Loss":
+                assert points[0][1] < points[-1][1], "the loss falls, so the line goes down the page"
+    late = next(row for row in tables[3]["rows"] if row["label"] == "Late")
+    says = {cell["title"]: cell["says"] for cell in late["cells"]}
+    losses = pd.read_csv(results / "generation/qwen-image/seed-0/late/training.csv").loss
+    assert says["Loss"] == f"{losses.iloc[0]:.3g} to {losses.iloc[-1]:.3g}, 100 steps"
+    assert says["Model TFLOPS a device"].endswith(", 40 % of peak")
+    assert (says["Waiting for data"], says["Samples cut"]) == ("1.0 %", "5.0 %")
 
 
 def test_provenance_is_of_this_sweep_alone(copied):

@@ -22,6 +22,7 @@ from workflow_scripts.records import read_table
 from workflow_scripts.spec import T2iTraining
 from workflow_scripts.t2i import finetune, latents
 
+SETTLED = ["step", "epoch", "loss", "learning_rate", "grad_norm", "share_truncated"]
 WEIGHTS = "diffusion_pytorch_model.safetensors"
 
 
@@ -150,7 +151,7 @@ def test_a_killed_run_ends_as_an_uninterrupted_one(world, tmp_path, monkeypatch,
     assert left and left[-1] in ("checkpoint-3", "checkpoint-4")
     resumed, curve_again, _ = run(world, tmp_path / "killed")
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-    assert curve_again.equals(curve)
+    assert curve_again[SETTLED].equals(curve[SETTLED])
 
 
 def test_four_at_once_learn_as_two_and_two(world, tmp_path):
@@ -164,7 +165,7 @@ def test_bf16_keeps_master_weights_and_recomputing_changes_nothing(world, tmp_pa
     plain, curve, _ = run(world, tmp_path / "plain", steps=2)
     recomputed, curve_again, _ = run(world, tmp_path / "recomputed", steps=2, gradient_checkpointing=True)
     assert all(torch.equal(plain[name], recomputed[name]) for name in plain)
-    assert curve_again.equals(curve)
+    assert curve_again[SETTLED].equals(curve[SETTLED])
     halved, curve_halved, _ = run(world, tmp_path / "halved", steps=2, precision="bf16")
     assert {tensor.dtype for tensor in halved.values()} == {torch.float32}
     assert curve_halved.loss.tolist() == pytest.approx(curve.loss.tolist(), rel=0.03)

@@ -74,6 +74,7 @@ def test_a_blank_image_nobody_sees(batches, architecture):
     """Text alone runs the vision tower all the same, and its loss is that of the text without any image."""
     text, longer = Sample("a", (), (("how many ?", "1"),)), Sample("b", (), (("describe", "on gray with a cross"),))
     batch = batches([text, longer])
+    assert batch.pop("counts")["images"] == 0
     length = batch["input_ids"].shape[1] - batches.num_image_tokens
     assert batch["pixel_values"].shape == (1, 3, 32, 32)
     assert not batch["attention_mask"][:, length:].any() and (batch["labels"][:, length:] == IGNORED).all()
@@ -99,13 +100,15 @@ def test_image_tokens_are_the_processors_own(batches, picture):
 def test_a_long_sample_is_cut_and_counted(picture):
     batches = Batches(build_processor("clip-llama"), pad_to_square=True, max_length=8)
     sample = Sample("long", (picture,), (("describe", "topleft red circle"),))
-    assert learnt(batches, *batches.encode([sample])[0]) == golden(
+    short = Sample("short", (), (("describe", "red"),))
+    batch = batches([sample, short])
+    assert learnt(batches, batch["input_ids"][0].tolist(), batch["labels"][0].tolist()) == golden(
         "<bos> <image> <image> <image> <image> describe [topleft] [red]"
     )
-    assert batches.num_cut == 1
+    assert batch["counts"] == {"samples": 2, "cut": 1, "tokens": 8 + 4, "pairs": 64 + 16, "images": 1}
     batches.max_length = 6
     with pytest.raises(UserError, match="sample long: no token of an answer lies in the first 6 tokens"):
-        batches.encode([sample])
+        batches([sample])
 
 
 def test_an_image_token_in_the_text_stops(batches, picture):

@@ -19,6 +19,10 @@ STAGE = {
 }  # fmt: skip
 
 
+# What a loss curve tells that does not depend on the machine.
+SETTLED = ["step", "epoch", "loss", "learning_rate", "grad_norm", "share_truncated"]
+
+
 def make_base(folder: Path, architecture: str = "clip-llama") -> Path:
     """A base of random weights."""
     save_checkpoint(build_model(architecture, 0), architecture, folder)

@@ -9,7 +9,7 @@ from workflow_scripts.report import estimates, scores
 from workflow_scripts.report.captions import captions
 from workflow_scripts.report.cautions import warnings
 from workflow_scripts.report.conditions import what_was_run
-from workflow_scripts.report.curves import loss_curves
+from workflow_scripts.report.curves import HEIGHT, WIDTH, training_curves
 from workflow_scripts.report.examples import examples
 from workflow_scripts.report.images import figure
 from workflow_scripts.report.judging import judging
@@ -48,12 +48,13 @@ def gather(sweep: Sweep, figures: Path) -> Data:
         "examples": None,
         "generated": None,
         "curves": None,
+        "curve_size": (WIDTH, HEIGHT),
     }
     if job.published:
         left_out.append("Captions, judging, pictures and training: this sweep takes its scores from published tables.")
     else:
         page |= {"conditions": what_was_run(sweep), "captions": captions(sweep), "judging": judging(sweep)}
-        page["curves"] = loss_curves(sweep)
+        page["curves"] = training_curves(sweep)
         if job.num_examples:
             page["examples"] = examples(sweep)
         else:

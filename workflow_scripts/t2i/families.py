@@ -127,9 +127,17 @@ class Family(ABC):
     def collate(self, texts: list[Text]) -> Text:
         """Encoded texts as one batch."""
 
+    def num_image_tokens(self, height: int, width: int) -> int:
+        """How many tokens the transformer makes of latents of this size."""
+        return height * width // self.pipe.transformer.config.patch_size**2
+
     @abstractmethod
     def text_tokens(self, texts: list[str]) -> dict[str, tuple[int, list[int]]]:
         """For each text encoder its limit and how many tokens each text has, uncut."""
+
+    @abstractmethod
+    def num_text_tokens(self, tokens: dict[str, tuple[int, list[int]]]) -> list[int]:
+        """How many tokens the transformer reads of each of the texts whose `text_tokens` these are."""
 
     @abstractmethod
     def encoded_size(self, tokens: dict[str, tuple[int, list[int]]]) -> int:
@@ -210,11 +218,14 @@ class Sd3(Family):
             found["tokenizer_3"] = (self.max_text_tokens, _lengths(self.pipe.tokenizer_3, texts))
         return found
 
+    def num_text_tokens(self, tokens: dict[str, tuple[int, list[int]]]) -> list[int]:
+        """CLIP's and T5's full lengths, whatever the text."""
+        return [self.pipe.tokenizer_max_length + self.max_text_tokens] * len(tokens["tokenizer"][1])
+
     def encoded_size(self, tokens: dict[str, tuple[int, list[int]]]) -> int:
-        """The same for each text: the states of CLIP's and T5's full lengths, and CLIP's pooled state."""
-        config = self.pipe.transformer.config
-        length = self.pipe.tokenizer_max_length + self.max_text_tokens
-        return len(tokens["tokenizer"][1]) * (length * config.joint_attention_dim + config.pooled_projection_dim)
+        """The states of all tokens, and CLIP's pooled state."""
+        config, lengths = self.pipe.transformer.config, self.num_text_tokens(tokens)
+        return sum(lengths) * config.joint_attention_dim + len(lengths) * config.pooled_projection_dim
 
     def velocity(
         self, transformer: torch.nn.Module, noisy_BChw: torch.Tensor, sigma_B: torch.Tensor, text: Text
@@ -275,10 +286,14 @@ class QwenImage(Family):
         lengths = _lengths(self.pipe.tokenizer, written)
         return {"tokenizer": (self.max_text_tokens, [n - self.pipe.prompt_template_encode_start_idx for n in lengths])}
 
-    def encoded_size(self, tokens: dict[str, tuple[int, list[int]]]) -> int:
-        """The states of each text's own tokens."""
+    def num_text_tokens(self, tokens: dict[str, tuple[int, list[int]]]) -> list[int]:
+        """Each text's own."""
         limit, lengths = tokens["tokenizer"]
-        return sum(min(length, limit) for length in lengths) * self.pipe.transformer.config.joint_attention_dim
+        return [min(length, limit) for length in lengths]
+
+    def encoded_size(self, tokens: dict[str, tuple[int, list[int]]]) -> int:
+        """The states of all tokens."""
+        return sum(self.num_text_tokens(tokens)) * self.pipe.transformer.config.joint_attention_dim
 
     def velocity(
         self, transformer: torch.nn.Module, noisy_BChw: torch.Tensor, sigma_B: torch.Tensor, text: Text

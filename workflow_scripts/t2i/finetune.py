@@ -52,6 +52,13 @@ def count_cut(tokens: dict[str, tuple[int, list[int]]]) -> dict[str, Any]:
     return facts
 
 
+def how_read(family: Any, texts: list[str], tokens: dict[str, tuple[int, list[int]]]) -> dict[str, tuple[int, bool]]:
+    """Of each text how many tokens the transformer reads, and whether no text encoder reads it to its end."""
+    cut = [[length > limit for length in lengths] for limit, lengths in tokens.values()]
+    numbers = family.num_text_tokens(tokens)
+    return {text: (number, all(by)) for text, number, *by in zip(texts, numbers, *cut, strict=True)}
+
+
 def kept_size(family: Any, tokens: dict[str, tuple[int, list[int]]], bytes_a_number: int, budget_gb: float) -> float:
     """Bytes of the captions encoded, where they are within the budget and so are kept on disk; else 0. Says which."""
     size, number = bytes_a_number * family.encoded_size(tokens), len(tokens["tokenizer"][1])
@@ -88,6 +95,7 @@ def main(argv: list[str] | None = None) -> None:
     arguments.add_argument(
         "--embedding-disk-gb", type=float, default=200, help="disk for encoded captions in GB; 0 encodes in every step"
     )
+    arguments.add_argument("--loader-workers", type=int, default=0, help="processes a GPU that make batches ahead")
     args = arguments.parse_args(argv)
     spec = load_spec(args.spec, FinetuneJob)
     check_processes(spec.training)
@@ -96,6 +104,7 @@ def main(argv: list[str] | None = None) -> None:
     from workflow_scripts.t2i.capacity import encoded_dtype, loaded_dtype, require_for_finetuning
     from workflow_scripts.t2i.embeddings import encode_once
     from workflow_scripts.t2i.families import FAMILIES
+    from workflow_scripts.t2i.flops import training_flops
     from workflow_scripts.t2i.flow import FlowMatching, FlowTrainer, Visits
     from workflow_scripts.t2i.latents import Latents
     from workflow_scripts.training import num_steps, remove_checkpoints, train
@@ -120,10 +129,14 @@ def main(argv: list[str] | None = None) -> None:
     steps = num_steps(spec.training, num_images)
     log.info("%d images, %d without a usable caption, %d steps", num_images, num_images - len(usable), steps)
     num_visits = steps * spec.training.global_batch
-    visits = Visits(family, spec.training, spec.seed, num_visits, latents, captions, encoded)
+    read = how_read(family, usable, tokens) | how_read(family, [""], family.text_tokens([""]))
+    visits = Visits(family, spec.training, spec.seed, num_visits, latents, captions, read, encoded)
     transformer = family.load_part("transformer", loaded_dtype(spec.training)).train()
     model = FlowMatching(family, transformer)
-    curve, weights = train(model, visits, visits.collate, spec.training, spec.seed, folder, FlowTrainer)
+    curve, weights, _ = train(
+        model, visits, visits.collate, spec.training, spec.seed, folder, training_flops(transformer),
+        args.loader_workers, FlowTrainer,
+    )  # fmt: skip
     if not is_main():
         return
     for row in curve:

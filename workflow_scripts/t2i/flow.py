@@ -6,15 +6,15 @@ noise, noise level and caption dropout that follow from the seed, the image's id
 the batch size or the number of processes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils.data import Dataset
-from transformers import Trainer
 
 from workflow_scripts.files import fingerprint
+from workflow_scripts.pace import PacedTrainer
 from workflow_scripts.spec import T2iTraining
 from workflow_scripts.t2i.embeddings import Encoded
 from workflow_scripts.t2i.families import Family, Text
@@ -61,8 +61,9 @@ class Visits(Dataset):
     """The training samples in their fixed order.
 
     `captions` are those of the images of `latents`, None where there is no usable one: such a visit stays in its place
-    and counts nothing, so that all other visits are as they would be with it. `encoded` has the captions and the empty
-    one; without it samples hold texts, which are to be encoded in the step.
+    and counts nothing, so that all other visits are as they would be with it. `read` says of each caption and the empty
+    one how many tokens the transformer reads, and whether it is cut. `encoded` has them; without it samples hold texts,
+    which are to be encoded in the step.
     """
 
     def __init__(
@@ -73,10 +74,11 @@ class Visits(Dataset):
         num_visits: int,
         latents: Latents,
         captions: list[str | None],
+        read: Mapping[str, tuple[int, bool]],
         encoded: Encoded | None = None,
     ) -> None:
         self.family, self.training, self.seed = family, training, seed
-        self.latents, self.captions, self.encoded = latents, captions, encoded
+        self.latents, self.captions, self.read, self.encoded = latents, captions, read, encoded
         self.order = image_order(seed, num_visits, latents.sizes, training.global_batch)
 
     def __len__(self) -> int:
@@ -92,21 +94,37 @@ class Visits(Dataset):
         dropped = bool(torch.rand(1, generator=generator) < self.training.caption_dropout)
         caption = self.captions[image]
         text = "" if dropped or caption is None else caption
+        num_tokens, cut = self.read[text]
         return {
             "latents": latents,
             "noise": noise,
             "sigma": sigma,
             "labels": COUNTED if caption is not None else IGNORED,
             "text": text if self.encoded is None else self.encoded[text],
+            "num_text_tokens": num_tokens,
+            "cut": cut,
         }
 
     def collate(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Samples as one batch for `FlowTrainer`."""
+        """Samples as one batch for `FlowTrainer`, and its counts: samples, those whose caption is cut, tokens of image
+        and text and both together, and their pairs."""
         batch: dict[str, Any] = {key: torch.stack([s[key] for s in samples]) for key in ("latents", "noise", "sigma")}
         batch["latents"] = self.family.normalise(batch["latents"])
         batch["labels"] = torch.tensor([s["labels"] for s in samples])
         texts = [s["text"] for s in samples]
-        return {**batch, "text": texts if self.encoded is None else self.family.collate(texts)}
+        batch["text"] = texts if self.encoded is None else self.family.collate(texts)
+        num_image = self.family.num_image_tokens(*batch["latents"].shape[2:])
+        num_text = [s["num_text_tokens"] for s in samples]
+        batch["counts"] = {
+            "samples": len(samples),
+            "cut": sum(s["cut"] for s in samples),
+            "image_tokens": len(samples) * num_image,
+            "text_tokens": sum(num_text),
+            "tokens": len(samples) * num_image + sum(num_text),
+            "pairs": sum((num_image + length) ** 2 for length in num_text),
+            "image_pairs": len(samples) * num_image**2,
+        }
+        return batch
 
 
 class FlowMatching(nn.Module):
@@ -143,7 +161,7 @@ class FlowMatching(nn.Module):
         return {"loss": (error_B * counted).sum() / torch.as_tensor(total, device=error_B.device).clamp(min=1)}
 
 
-class FlowTrainer(Trainer):
+class FlowTrainer(PacedTrainer):
     """Inputs keep their number format: with DeepSpeed's bfloat16 the usual trainer would round noise levels too.
     Texts that are not encoded yet are encoded here, outside of all that DeepSpeed and autocast do to a model."""
 

@@ -23,6 +23,7 @@ def main(argv: list[str] | None = None) -> None:
     arguments.add_argument("--start", type=Path, help="manifest of the assembled model, where model.base is not given")
     arguments.add_argument("--out", type=Path, required=True, help="manifest of the trained model")
     arguments.add_argument("--log-table", type=Path, required=True, help="loss curve, CSV or Parquet")
+    arguments.add_argument("--loader-workers", type=int, default=0, help="processes a GPU that make batches ahead")
     args = arguments.parse_args(argv)
     job = load_spec(args.spec, AlignJob)
     check_training("align", job.stage)
@@ -41,7 +42,8 @@ def main(argv: list[str] | None = None) -> None:
         samples = Samples(HeldSamples(read_conversations(data)))
         return samples, {"num_conversations": len(samples)}
 
-    run_stage(job, base, [folder_fingerprint(base), data / "data.json"], read_samples, args.out, args.log_table)
+    inputs = [folder_fingerprint(base), data / "data.json"]
+    run_stage(job, base, inputs, read_samples, args.out, args.log_table, args.loader_workers)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,9 @@ def choose(
     ]
     likelihoods: list[float] = []
     for first in range(0, len(rows), _BATCH):
-        inputs = {name: tensor.to(model.device) for name, tensor in batches(rows[first : first + _BATCH]).items()}
+        batch = batches(rows[first : first + _BATCH])
+        del batch["counts"]
+        inputs = {name: tensor.to(model.device) for name, tensor in batch.items()}
         labels = inputs.pop("labels")
         likelihoods += log_likelihoods(model(**inputs).logits, labels).tolist()
     chosen, at = [], 0

@@ -23,38 +23,47 @@ class Batches:
 
     The chat template writes the turns and marks what the assistant says (`{% generation %}`): those tokens carry
     labels, all others IGNORED. The image mark becomes as many tokens as the tower gives features. A sample longer
-    than `max_length` is cut on the right and counted in `num_cut`.
+    than `max_length` is cut on the right.
     """
 
     def __init__(self, processor: LlavaProcessor, pad_to_square: bool, max_length: int) -> None:
         self.processor, self.tokenizer = processor, processor.tokenizer
         self.pad_to_square, self.max_length = pad_to_square, max_length
-        self.num_cut = 0
         self.image_token_id = processor.image_token_id
         blank = processor(images=Image.new("RGB", (8, 8)), text=processor.image_token, return_tensors="pt")
         self.num_image_tokens = int((blank["input_ids"] == self.image_token_id).sum())
         self._blank = blank["pixel_values"]
 
-    def __call__(self, samples: Sequence[Sample]) -> dict[str, torch.Tensor]:
-        """input_ids, attention_mask, labels: int64 (N, L), padded on the right; pixel_values: float32 (I, 3, S, S).
+    def __call__(self, samples: Sequence[Sample]) -> dict[str, Any]:
+        """input_ids, attention_mask, labels: int64 (N, L), padded on the right; pixel_values: float32 (I, 3, S, S);
+        counts: how many samples, of them cut, tokens, pairs of tokens of a sample, and images.
 
         Where no sample has an image, a blank one stands in the first row's padding, where nothing sees it: under
         ZeRO-3 a process that passed over the vision tower would let the others wait for its weights for ever.
         """
-        encoded = self.encode(samples)
+        whole = self.encode(samples)
+        encoded = [self._cut(sample, ids, labels) for sample, (ids, labels) in zip(samples, whole, strict=True)]
         images = [image for sample in samples for image in sample.images]
-        longest = max(len(ids) for ids, _ in encoded)
+        lengths = [len(ids) for ids, _ in encoded]
+        longest = max(lengths)
         blank = 0 if images else self.num_image_tokens
-        batch = pad([ids for ids, _ in encoded], self.tokenizer.pad_token_id, "right", longest + blank)
+        batch: dict[str, Any] = pad([ids for ids, _ in encoded], self.tokenizer.pad_token_id, "right", longest + blank)
         batch["labels"] = pad([labels for _, labels in encoded], IGNORED, "right", longest + blank)["input_ids"]
         if blank:
             batch["input_ids"][0, longest:] = self.image_token_id
         batch["pixel_values"] = self.pixels(images) if images else self._blank.clone()
+        batch["counts"] = {
+            "samples": len(samples),
+            "cut": sum(len(ids) > self.max_length for ids, _ in whole),
+            "tokens": sum(lengths),
+            "pairs": sum(length**2 for length in lengths),
+            "images": len(images),
+        }
         return batch
 
     def encode(self, samples: Sequence[Sample]) -> list[tuple[list[int], list[int]]]:
-        """(token ids, labels) of each sample, of equal length. Raises UserError naming a sample whose image tokens do
-        not fit its images, or of which nothing is left to learn."""
+        """(token ids, labels) of each sample, of equal length, uncut. Raises UserError naming a sample whose image
+        tokens do not fit its images."""
         chats = [_messages(len(sample.images), sample.turns) for sample in samples]
         written = self.tokenizer.apply_chat_template(
             chats, tokenize=True, return_dict=True, return_assistant_tokens_mask=True
@@ -62,14 +71,15 @@ class Batches:
         encoded = []
         for sample, ids, said in zip(samples, written["input_ids"], written["assistant_masks"], strict=True):
             labels = [token if mask else IGNORED for token, mask in zip(ids, said, strict=True)]
-            ids, labels = self._expand(sample, ids, labels)
-            if len(ids) > self.max_length:
-                self.num_cut += 1
-                ids, labels = ids[: self.max_length], labels[: self.max_length]
-            if all(label == IGNORED for label in labels):
-                raise UserError(f"sample {sample.key}: no token of an answer lies in the first {len(ids)} tokens")
-            encoded.append((ids, labels))
+            encoded.append(self._expand(sample, ids, labels))
         return encoded
+
+    def _cut(self, sample: Sample, ids: list[int], labels: list[int]) -> tuple[list[int], list[int]]:
+        """What is learnt of a sample. Raises UserError naming one of which nothing is left."""
+        ids, labels = ids[: self.max_length], labels[: self.max_length]
+        if all(label == IGNORED for label in labels):
+            raise UserError(f"sample {sample.key}: no token of an answer lies in the first {len(ids)} tokens")
+        return ids, labels
 
     def prompts(self, questions: Sequence[tuple[Path, str]]) -> list[list[int]]:
         """Token ids up to where the answer begins, for (image, question) pairs."""

@@ -85,16 +85,20 @@ def module_of(name: str) -> str:
     return next(module for module, prefixes in _PREFIXES.items() if name.startswith(prefixes))
 
 
+def num_layers_read(config: Any) -> int:
+    """How many of the vision tower's layers lie before what the projector reads."""
+    feature = config.vision_feature_layer
+    # hidden_states[k] of the tower is the output of its layer k - 1, so k layers lie before it.
+    return feature if feature >= 0 else config.vision_config.num_hidden_layers + 1 + feature
+
+
 def freeze(model: LlavaForConditionalGeneration, stage: VlmStage) -> int:
     """Let the parameters of `stage.train` learn and freeze the others; the number that learn.
 
     Of the vision tower only the layers from `vision_from_layer` to the one that the projector reads learn (with the
     embeddings where that is the first): what comes after it has no gradient.
     """
-    depth = model.config.vision_config.num_hidden_layers
-    feature = model.config.vision_feature_layer
-    # hidden_states[k] of the tower is the output of its layer k - 1, so k layers lie before it.
-    num_read = feature if feature >= 0 else depth + 1 + feature
+    num_read = num_layers_read(model.config)
     count = 0
     for name, parameter in model.named_parameters():
         module = module_of(name)

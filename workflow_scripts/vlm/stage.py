@@ -13,6 +13,7 @@ from workflow_scripts.records import write_table
 from workflow_scripts.training import num_steps, remove_checkpoints, train
 from workflow_scripts.vlm.batches import Batches
 from workflow_scripts.vlm.data import Samples, in_order
+from workflow_scripts.vlm.flops import training_flops
 from workflow_scripts.vlm.model import freeze, load, save
 from workflow_scripts.vlm.trainer import LlavaTrainer
 
@@ -27,6 +28,7 @@ def run_stage(
     read_samples: Callable[[CountTokens], tuple[Samples, Facts]],
     out: Path,
     log_table: Path,
+    loader_workers: int,
 ) -> None:
     """Train the model in the folder `start` and write the loss curve `log_table` and the manifest `out`.
 
@@ -56,7 +58,10 @@ def run_stage(
     )
     batches = Batches(processor, job.model.pad_to_square, job.stage.max_length)
     ordered = in_order(samples, job.seed, steps * job.stage.global_batch)
-    curve, weights = train(model, ordered, batches, job.stage, job.seed, folder, LlavaTrainer)
+    flops = training_flops(model, batches.num_image_tokens)
+    curve, weights, num_cut = train(
+        model, ordered, batches, job.stage, job.seed, folder, flops, loader_workers, LlavaTrainer
+    )
     if not is_main():
         return
     save(model, weights, processor, folder / "model")
@@ -69,7 +74,7 @@ def run_stage(
         num_samples=len(samples),
         num_steps=steps,
         num_learning_parameters=num_learning,
-        num_cut_samples=batches.num_cut,
+        num_cut_samples=num_cut,
         **facts,
     )
     write_manifest(out, folder / "model", name)

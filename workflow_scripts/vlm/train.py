@@ -26,6 +26,7 @@ def main(argv: list[str] | None = None) -> None:
     arguments.add_argument("--captions", type=Path, required=True, help="captions.json of one captioner")
     arguments.add_argument("--out", type=Path, required=True, help="manifest of the trained model")
     arguments.add_argument("--log-table", type=Path, required=True, help="loss curve, CSV or Parquet")
+    arguments.add_argument("--loader-workers", type=int, default=0, help="processes a GPU that make batches ahead")
     args = arguments.parse_args(argv)
     job = load_spec(args.spec, SftJob)
     check_training("sft", job.stage)
@@ -64,7 +65,8 @@ def main(argv: list[str] | None = None) -> None:
         return Samples(HeldSamples(captioned), HeldSamples(questions), HeldSamples(fixed)), facts
 
     inputs = [args.start, args.pool, args.captions, data / "data.json"]
-    run_stage(job, manifest_folder(args.start), inputs, read_samples, args.out, args.log_table)
+    start = manifest_folder(args.start)
+    run_stage(job, start, inputs, read_samples, args.out, args.log_table, args.loader_workers)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from transformers import Trainer
-
+from workflow_scripts.pace import PacedTrainer
 from workflow_scripts.vlm.model import read_weights
 
 
-class LlavaTrainer(Trainer):
+class LlavaTrainer(PacedTrainer):
     """Checkpoints hold LLaVA's weights under the names of its published folders; `from_pretrained` knows both kinds of
     names, `Trainer` does not, and would only warn and go on with the weights that it started from."""
 
