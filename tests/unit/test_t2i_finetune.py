@@ -36,14 +36,14 @@ def world(request, tmp_path_factory):
     return request.param, base, folder / "latents.json", latents.Latents(folder / "latents.json").image_ids
 
 
-def run(world, folder, captions=None, only_main=False, budget=200, **changes):
+def run(world, folder, captions=None, only_main=False, budget=200, loader_workers=0, **changes):
     family, base, latents_json, image_ids = world
     spec = {"family": family, "model": {"path": str(base)}, "num_images": 10, "resolution": 32, "seed": 0}
     spec |= {"max_text_tokens": MAX_TEXT_TOKENS[family], "training": training(**changes)}
     captions = captions or save_captions(folder / "captions", image_ids)
     out, curve = folder / "model.json", folder / "training.csv"
     words = ["--spec", json.dumps(spec), "--latents", str(latents_json), "--captions", str(captions)]
-    words += ["--embedding-disk-gb", str(budget)]
+    words += ["--embedding-disk-gb", str(budget), "--loader-workers", str(loader_workers)]
     finetune.main([*words, "--out", str(out), "--log-table", str(curve)])
     if only_main and not out.exists():
         return None  # in all processes but the main one
@@ -152,6 +152,19 @@ def test_a_killed_run_ends_as_an_uninterrupted_one(world, tmp_path, monkeypatch,
     resumed, curve_again, _ = run(world, tmp_path / "killed")
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
     assert curve_again[SETTLED].equals(curve[SETTLED])
+
+
+@pytest.mark.parametrize("budget", [200, 0])
+def test_loader_workers_change_no_result(world, tmp_path, budget):
+    changes = {0: {"caption": " ".join(["red"] * 90)}, 2: {"caption": None, "error": "refused"}}
+    captions = save_captions(tmp_path / "captions", world[3], changes)
+    plain, curve, _ = run(world, tmp_path / "plain", captions, budget=budget)
+    again, ahead, _ = run(world, tmp_path / "ahead", captions, budget=budget, loader_workers=2)
+    assert ahead[SETTLED].equals(curve[SETTLED])
+    assert all(torch.equal(plain[name], again[name]) for name in plain)
+    assert set(curve.share_truncated) == {0.0, 0.25}  # one caption of ten is cut by every encoder
+    assert (curve.tokens_per_second > 0).all() and (curve.model_tflops > 0).all()
+    assert curve.share_waiting.between(0, 1).all()
 
 
 def test_four_at_once_learn_as_two_and_two(world, tmp_path):
