@@ -72,6 +72,12 @@ def test_verdicts_inside_a_reason_are_text():
     assert verdicts(text) == {1: "no", 2: "no"}
 
 
+def test_raw_control_characters_in_a_reason_spoil_nothing():
+    """JSON forbids them in strings; grammars of structured output let them through."""
+    answer = parse_answer('{"1": {"reason": "two\nlines\tand a tab", "verdict": "yes"}}', 1)
+    assert (answer.found[1].verdict, answer.found[1].reason) == ("yes", "two lines and a tab")
+
+
 def test_reasons_come_along():
     found = parse_answer(
         '{"1": {"reason": " two\\n words ", "verdict": "yes"}, "2": {"reason": 3, "verdict": "no"}}', 2

@@ -8,7 +8,7 @@ from typing import Any
 from workflow_scripts.capeval.prompt import VERDICTS
 
 _ENTRY = re.compile(r'"([0-9]{1,6})"\s*:\s*')
-_DECODER = json.JSONDecoder()
+_DECODER = json.JSONDecoder(strict=False)  # structured output may hold raw line breaks and tabs in a reason
 
 
 @dataclass(frozen=True)
