@@ -7,7 +7,6 @@ was, and another rule of scoring or one more benchmark asks nothing again.
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from workflow_scripts.engines import open_engine
 from workflow_scripts.engines.interface import Answer, Engine, Request, answers, unreadable
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import fingerprint
-from workflow_scripts.images import decode, square
+from workflow_scripts.images import decode
 from workflow_scripts.partial import Journal
 from workflow_scripts.plan import EngineJob, EvaluateJob, ServingJob
 from workflow_scripts.progress import Progress
@@ -29,7 +28,7 @@ log = logging.getLogger("capsweep")
 
 CHUNK = 256  # answers; what a killed job loses of a benchmark at most, beside those in flight
 AHEAD = 4  # questions whose decoded images wait for the engine, a thread
-_WAY = 1  # of asking: raise it where a change here would change answers
+_WAY = 2  # of asking: raise it where a change here would change answers
 
 Row = dict[str, Any]  # of table `raw_answers`
 Asked = tuple[Understanding, Question]
@@ -49,7 +48,7 @@ def ask(
     Raises UserError naming the benchmarks of which a request failed, after all others were answered: the next run
     asks for just those. A question that is longer than the model's context has an empty answer.
     """
-    settings = [job.engine.model_dump(mode="json"), job.model.pad_to_square, job.max_new_tokens, weights, _WAY]
+    settings = [job.engine.model_dump(mode="json"), job.max_new_tokens, weights, _WAY]
     journals, found, left = {}, {}, []
     for benchmark, questions in benchmarks:
         prompts = [(q.id, benchmark.prompt(q), [image.key for image in q.images]) for q in questions]
@@ -66,8 +65,7 @@ def ask(
     failed: dict[str, list[str]] = defaultdict(list)
     open_questions = Counter(benchmark.name for benchmark, _ in left)
     try:
-        reader = partial(_read, colour=_mean_colour(model) if job.model.pad_to_square else None)
-        images = ReadAhead(reader, left, serving.threads, AHEAD * serving.threads)
+        images = ReadAhead(_read, left, serving.threads, AHEAD * serving.threads)
         for (benchmark, question), answer in _answers(engine, left, images, job.max_new_tokens):
             if answer.error and not answer.too_long:
                 failed[benchmark.name].append(f"question {question.id!r}: {answer.error}")
@@ -117,18 +115,9 @@ def _answers(
     yield from not_asked
 
 
-def _read(asked: Asked, colour: tuple[int, ...] | None) -> tuple[Image.Image, ...]:
-    """A question's images as the model was trained on them: filled up to squares where a colour is given."""
-    images = (decode(image.data())[0] for image in asked[1].images)
-    return tuple(image if colour is None else square(image, colour) for image in images)
-
-
-def _mean_colour(folder: Path) -> tuple[int, ...]:
-    from transformers import AutoImageProcessor
-
-    from workflow_scripts.vlm.batches import mean_colour
-
-    return mean_colour(AutoImageProcessor.from_pretrained(folder, local_files_only=True))
+def _read(asked: Asked) -> tuple[Image.Image, ...]:
+    """A question's images; the model's own processor fills them up to squares where training did."""
+    return tuple(decode(image.data())[0] for image in asked[1].images)
 
 
 def _row(benchmark: str, question: str, answer: Answer) -> Row:

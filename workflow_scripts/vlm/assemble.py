@@ -119,15 +119,14 @@ def _processor(job: AssembleJob, tower_config: Any) -> Any:
     from transformers import AutoImageProcessor, AutoTokenizer, LlavaProcessor
 
     from workflow_scripts.vlm.chat_templates import CHAT_TEMPLATES
-    from workflow_scripts.vlm.model import show_whole_images
+    from workflow_scripts.vlm.model import whole_images
 
     settings = job.model
     tokenizer = AutoTokenizer.from_pretrained(settings.language.path, local_files_only=True)
     tokenizer.add_special_tokens({"additional_special_tokens": [IMAGE_TOKEN]})
     if tokenizer.pad_token is None:  # Llama has none; LLaVA pads with the unknown token
         tokenizer.pad_token = tokenizer.unk_token or tokenizer.eos_token
-    images = AutoImageProcessor.from_pretrained(settings.vision.path, local_files_only=True)
-    show_whole_images(images, settings.image_size)
+    images = whole_images(AutoImageProcessor.from_pretrained(settings.vision.path, local_files_only=True), settings)
     return LlavaProcessor(
         image_processor=images,
         tokenizer=tokenizer,

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from huggingface_hub import save_torch_state_dict
-from transformers import LlavaForConditionalGeneration, LlavaProcessor
+from transformers import LlavaForConditionalGeneration, LlavaImageProcessorPil, LlavaProcessor
 
 from workflow_scripts.errors import UserError
 from workflow_scripts.spec import VlmModel, VlmStage
@@ -39,7 +39,7 @@ def load(folder: Path, settings: VlmModel) -> tuple[LlavaForConditionalGeneratio
     processor = LlavaProcessor.from_pretrained(folder)
     processor.vision_feature_select_strategy = settings.vision_feature_select_strategy
     processor.chat_template = processor.tokenizer.chat_template = CHAT_TEMPLATES[settings.chat_template]
-    show_whole_images(processor.image_processor, settings.image_size)
+    processor.image_processor = whole_images(processor.image_processor, settings)
     return model, processor
 
 
@@ -49,10 +49,19 @@ def require_image_size(folder: Path, seen: int, asked: int) -> None:
         raise UserError(f"{folder}: the vision tower sees {seen} px, model.image_size is {asked}")
 
 
-def show_whole_images(image_processor: Any, side: int) -> None:
-    """Have the whole image brought to the tower's square: padding before that is `pad_to_square`'s business."""
-    image_processor.size = {"height": side, "width": side}
-    image_processor.do_center_crop = False
+def whole_images(tower: Any, settings: VlmModel) -> LlavaImageProcessorPil:
+    """An image processor with the colours of the tower's own, which brings the whole image to the tower's square,
+    filled up before where the settings pad: whoever asks the model by its folder shows it what training did."""
+    side = {"height": settings.image_size, "width": settings.image_size}
+    return LlavaImageProcessorPil(
+        size=side,
+        do_pad=settings.pad_to_square,
+        do_center_crop=False,
+        resample=tower.resample,
+        rescale_factor=tower.rescale_factor,
+        image_mean=tower.image_mean,
+        image_std=tower.image_std,
+    )
 
 
 def read_weights(folder: Path) -> LlavaForConditionalGeneration:
