@@ -208,7 +208,7 @@ class DiagnoseJob(Section):
 class AssembleJob(Section):
     """Put a vision-language model together from its parts."""
 
-    stage_version: int = 1
+    stage_version: int = 2
     model: VlmModel
     seed: int
 
@@ -216,7 +216,7 @@ class AssembleJob(Section):
 class AlignJob(Section):
     """Stage 1 of a vision-language model."""
 
-    stage_version: int = 1
+    stage_version: int = 2
     model: VlmModel
     stage: VlmStage
     seed: int
@@ -225,7 +225,7 @@ class AlignJob(Section):
 class SftJob(Section):
     """Stage 2 of a vision-language model; whose captions they are is not its business."""
 
-    stage_version: int = 1
+    stage_version: int = 2
     model: VlmModel
     stage: SftStage
     seed: int
