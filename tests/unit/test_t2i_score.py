@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from generation_data import COMPBENCH, QUESTIONS, write_benchmarks
 from PIL import Image
 from told_models import ToldModels
 
@@ -14,48 +15,11 @@ from workflow_scripts.records import read_table, write_table
 from workflow_scripts.t2i import score
 from workflow_scripts.t2i.benchmarks import GENERATION
 
-GENEVAL = [
-    {"tag": "single_object", "include": [{"class": "cow", "count": 1}], "prompt": "a photo of a cow"},
-    {"tag": "colors", "include": [{"class": "cow", "count": 1, "color": "red"}], "prompt": "a photo of a red cow"},
-]
-DPG = {
-    "7": "A red cow on a green meadow.",
-    "8": "A cup beside a lamp.",
-}
-QUESTIONS = """item_id,proposition_id,dependency,tuple,question_natural_language
-0,1,0,entity - whole (nothing),Is anything there?
-7,1,0,entity - whole (cow),Is there a cow?
-7,2,1,"attribute - color (cow, red)",Is the cow red?
-8,1,0,entity - whole (cup),Is there a cup?
-8,2,0,entity - whole (lamp),Is there a lamp?
-"""
-COMPBENCH = {
-    "color": "a red cow and a green cup",
-    "shape": "a round cup and a square book",
-    "texture": "a wooden cup and a metallic book",
-    "spatial": "a cow on the left of a cup",
-    "3d_spatial": "a cow in front of a cup",
-    "numeracy": "two cows and three cups",
-    "non_spatial": "a farmer milks a cow",
-    "complex": "The red cow is next to the green cup.",
-}
-
 
 @pytest.fixture
 def data(tmp_path):
-    """A folder of each benchmark's own shape."""
-    for name in MODELS:
-        (tmp_path / name).mkdir()
-    (tmp_path / "geneval/evaluation_metadata.jsonl").write_text("\n".join(map(json.dumps, GENEVAL)))
-    (tmp_path / "dpg_bench/prompts").mkdir()
-    for item, text in DPG.items():
-        (tmp_path / f"dpg_bench/prompts/{item}.txt").write_text(text)
-    (tmp_path / "dpg_bench/dpg_bench.csv").write_text(QUESTIONS)
-    for category, text in COMPBENCH.items():
-        (tmp_path / f"t2i_compbench/{category}_val.txt").write_text(text)
-    (tmp_path / "t2i_compbench/complex_val_spatial.txt").write_text(COMPBENCH["complex"])
-    for kind in ("action", "spatialaction"):
-        (tmp_path / f"t2i_compbench/complex_val_{kind}.txt").write_text("")
+    """A folder with each benchmark's own shape."""
+    write_benchmarks(tmp_path)
     return tmp_path
 
 

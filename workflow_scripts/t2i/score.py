@@ -25,7 +25,7 @@ from PIL import Image
 
 from workflow_scripts.benchmarks.generation import canaries
 from workflow_scripts.benchmarks.generation.base import Generation, Picture, PictureScore, Prompt, read_prompts, score
-from workflow_scripts.benchmarks.generation.models import comparable, harness, open_models
+from workflow_scripts.benchmarks.generation.models import close_models, comparable, harness, open_models
 from workflow_scripts.command import load_spec, parser, run
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import fingerprint, sha256_file, write_run_record
@@ -77,17 +77,19 @@ def score_pictures(
     progress = Progress(len(pictures), "pictures", len(pictures) - len(left))
     if left:
         models = open_models(job.name, job.benchmark.models, AT_ONCE, serving)
-        canaries.check(job.name, models, {role: model.path for role, model in job.benchmark.models.items()})
-        scorer = benchmark.scorer(job.benchmark.path, prompts, models, job.benchmark.mode)
-        images = ReadAhead(partial(_read, folder), left, serving.threads, 2 * AT_ONCE)
-    for start in range(0, len(left), AT_ONCE):
-        some = left[start : start + AT_ONCE]
-        scores = scorer([Picture(prompt, index, images.next()) for prompt, index, _ in some])
-        for one in scores:
-            found[one.prompt_id, one.index] = one
-            journal.append(_to_row(job.name, one))
-        progress.update(len(some))
-    journal.flush()
+        try:
+            canaries.check(job.name, models, {role: model.path for role, model in job.benchmark.models.items()})
+            scorer = benchmark.scorer(job.benchmark.path, prompts, models, job.benchmark.mode)
+            images = ReadAhead(partial(_read, folder), left, serving.threads, 2 * AT_ONCE)
+            for start in range(0, len(left), AT_ONCE):
+                some = left[start : start + AT_ONCE]
+                for one in scorer([Picture(prompt, index, images.next()) for prompt, index, _ in some]):
+                    found[one.prompt_id, one.index] = one
+                    journal.append(_to_row(job.name, one))
+                progress.update(len(some))
+        finally:
+            journal.flush()
+            close_models(models)
     return [found[prompt.id, index] for prompt, index, _ in pictures]
 
 

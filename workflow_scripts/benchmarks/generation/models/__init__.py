@@ -46,6 +46,13 @@ def open_models(
     return opened
 
 
+def close_models(models: dict[str, Any]) -> None:
+    """Let go of what models hold beside memory: an engine has processes of its own."""
+    for model in models.values():
+        if hasattr(model, "close"):
+            model.close()
+
+
 def harness(benchmark: str, models: dict[str, ScorerModel]) -> str:
     """What scores a benchmark, for table `benchmark_scores`: each role's model, and what reads the prompts."""
     if benchmark not in MODELS:

@@ -38,6 +38,10 @@ class QuestionAnswerer:
             said[request.key] = first_word(answer.text)
         return [said[place] for place in range(len(asked))]
 
+    def close(self) -> None:
+        """End the engine's processes."""
+        self._engine.close()
+
 
 def first_word(text: str) -> str:
     """The first word of an answer, in small letters; empty where there is none."""
