@@ -441,8 +441,8 @@ class T2iPipeline(Section):
     resolution: int = Field(gt=0, description="side of training and generated pictures in pixels, a multiple of 16")
     aspect: Literal["centre_crop", "buckets"] = Field(
         "centre_crop",
-        description="training images become squares; or the nearest of nine sizes of the same area, sides up to 2:1, "
-        "and a batch holds one size. Generated pictures are square",
+        description="training images become squares; or the nearest of several sizes of about the same area, with "
+        "sides up to 2:1, and a batch holds one size. Generated pictures are square",
     )
     max_text_tokens: int = Field(512, gt=0, description="longest text of the encoder without a limit of its own")
     latents_needs: Needs = Needs()

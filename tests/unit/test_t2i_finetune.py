@@ -10,15 +10,16 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from diffusers import QwenImageTransformer2DModel, SD3Transformer2DModel
 from safetensors.torch import load_file
 from t2i_world import MAX_TEXT_TOKENS, save_base, save_captions, save_pool, training
 
 from workflow_scripts import capacity
 from workflow_scripts import training as trainer
 from workflow_scripts.errors import UserError
-from workflow_scripts.files import read_json, read_run_record
+from workflow_scripts.files import read_json, read_run_record, write_json
 from workflow_scripts.model_folders import manifest_folder
-from workflow_scripts.records import read_table
+from workflow_scripts.records import read_table, write_table
 from workflow_scripts.spec import T2iTraining
 from workflow_scripts.t2i import finetune, latents
 
@@ -36,9 +37,9 @@ def world(request, tmp_path_factory):
     return request.param, base, folder / "latents.json", latents.Latents(folder / "latents.json").image_ids
 
 
-def run(world, folder, captions=None, only_main=False, budget=200, loader_workers=0, **changes):
+def run(world, folder, captions=None, only_main=False, budget=200, side=32, loader_workers=0, **changes):
     family, base, latents_json, image_ids = world
-    spec = {"family": family, "model": {"path": str(base)}, "num_images": 10, "resolution": 32, "seed": 0}
+    spec = {"family": family, "model": {"path": str(base)}, "num_images": 10, "resolution": side, "seed": 0}
     spec |= {"max_text_tokens": MAX_TEXT_TOKENS[family], "training": training(**changes)}
     captions = captions or save_captions(folder / "captions", image_ids)
     out, curve = folder / "model.json", folder / "training.csv"
@@ -91,6 +92,43 @@ def test_captions_encoded_once_and_in_every_step_give_the_same_loss(
         assert not list(out.parent.rglob("embeddings"))
         losses.append(curve.loss.tolist())
     assert losses[0] == pytest.approx(losses[1], rel=tolerance)
+
+
+def plain_transformer(family):
+    """A transformer of the published class that takes pictures of any shape, random and tiny."""
+    torch.manual_seed(0)
+    size = {"num_layers": 2, "attention_head_dim": 8, "num_attention_heads": 2, "out_channels": 8}
+    if family == "qwen-image":
+        return QwenImageTransformer2DModel(in_channels=32, joint_attention_dim=64, axes_dims_rope=(2, 2, 4), **size)
+    size |= {"caption_projection_dim": 16, "joint_attention_dim": 96, "pooled_projection_dim": 96}
+    return SD3Transformer2DModel(sample_size=16, in_channels=8, pos_embed_max_size=8, **size)
+
+
+def test_pictures_of_several_sizes_are_learnt_a_size_a_batch(world, tmp_path):
+    family, base = world[:2]
+    shutil.copytree(base, tmp_path / "base")
+    shutil.rmtree(tmp_path / "base" / "transformer")
+    transformer = plain_transformer(family)
+    transformer.save_pretrained(tmp_path / "base" / "transformer")
+    index = read_json(base / "model_index.json") | {"transformer": ["diffusers", type(transformer).__name__]}
+    write_json(tmp_path / "base" / "model_index.json", index)
+    pool = save_pool(tmp_path / "pool", 10)
+    table = read_table(pool, "images")
+    table.width = [32, 50, 30, 32, 50] * 2
+    write_table(pool, table, "images")
+    spec = {"family": family, "model": {"path": str(tmp_path / "base")}, "num_images": 10, "resolution": 64}
+    made = tmp_path / "latents.json"
+    latents.main(["--spec", json.dumps(spec | {"aspect": "buckets"}), "--pool", str(pool), "--out", str(made)])
+    buckets = latents.Latents(made)
+    assert {size: buckets.sizes.count(size) for size in buckets.sizes} == {(64, 64): 6, (80, 48): 4}
+    several = (family, tmp_path / "base", made, buckets.image_ids)
+    weights, curve, out = run(several, tmp_path / "one", side=64, steps=8)
+    _, curve_again, _ = run(several, tmp_path / "two", side=64, steps=8, per_device_batch=2)
+    assert curve.loss.notna().all()
+    assert curve_again.loss.tolist() == pytest.approx(curve.loss.tolist(), rel=1e-3)
+    assert read_run_record(out)["num_images_shown"] == 10
+    before = load_file(tmp_path / "base" / "transformer" / WEIGHTS)
+    assert any(not torch.equal(weights[name], before[name]) for name in weights)
 
 
 def test_too_small_a_disk_ends_it_before_weights_are_loaded(world, tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """Latents: which images, how they are cropped, resuming."""
 
 import json
+import pickle
 import shutil
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ from t2i_world import save_base, save_pool
 
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_json
-from workflow_scripts.records import read_table
+from workflow_scripts.records import read_table, write_table
 from workflow_scripts.spec import Source
 from workflow_scripts.t2i import latents
 from workflow_scripts.t2i.families import FAMILIES
@@ -67,6 +68,63 @@ def test_only_shards_that_are_not_whole_are_made_again(base, tmp_path, monkeypat
         False,
         True,
     ]
+
+
+def test_buckets_are_the_stated_sizes():
+    assert latents.bucket_sizes(1024) == [
+        *[(1024, 1024), (1152, 896), (896, 1152), (1280, 832), (832, 1280)],
+        *[(1344, 768), (768, 1344), (1472, 704), (704, 1472)],
+    ]
+    for resolution in (64, 256, 512, 1024, 1328):
+        for width, height in latents.bucket_sizes(resolution):
+            assert width % 16 == height % 16 == 0
+            assert width * height == pytest.approx(resolution**2, rel=0.13)
+    sizes = latents.bucket_sizes(1024)
+    for image, size in {
+        (4000, 3000): (1152, 896),
+        (3000, 4000): (896, 1152),
+        (1920, 1080): (1344, 768),
+        (500, 520): (1024, 1024),
+        (9000, 100): (1472, 704),
+    }.items():
+        assert latents.nearest_size(*image, sizes) == size
+
+
+def test_images_of_a_bucket_share_shards_and_each_keeps_its_own_shape(base, tmp_path):
+    shapes = [(100, 100), (150, 90), (60, 130), (40, 38), (200, 100)]
+    pool = save_pool(tmp_path / "pool", 5)
+    table = read_table(pool, "images")
+    for path, shape in zip(table.path, shapes, strict=True):
+        with Image.open(path) as image:
+            image.resize(shape).save(path)
+    table.width, table.height = zip(*shapes, strict=True)
+    write_table(pool, table, "images")
+    spec = {"family": "sd3", "model": {"path": str(base)}, "num_images": 5, "resolution": 64, "aspect": "buckets"}
+    latents.main(["--spec", json.dumps(spec), "--pool", str(pool), "--out", str(tmp_path / "latents.json")])
+    made = latents.Latents(tmp_path / "latents.json")
+    size_of = dict(zip(made.image_ids, made.sizes, strict=True))
+    assert [size_of[name] for name in table.image_id] == [(64, 64), (80, 48), (48, 96), (64, 64), (96, 48)]
+    assert made.image_ids == table.image_id[[0, 3, 1, 4, 2]].tolist(), "by size, then as the pool"
+    autoencoder = FAMILIES["sd3"].load(Source(path=base)).pipe.vae
+    for number, (name, (width, height)) in enumerate(zip(made.image_ids, made.sizes, strict=True)):
+        mean, log_variance = made[number]
+        assert mean.shape == log_variance.shape == (8, height // 8, width // 8)
+        pixels = latents.read_fitted(table.set_index("image_id").path[name], (width, height))
+        with torch.no_grad():
+            expected = autoencoder.encode(pixels[None]).latent_dist.mean[0]
+        assert torch.allclose(mean.float(), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_latents_are_read_from_disk_in_any_process(base, tmp_path):
+    _, means, _ = run(base, save_pool(tmp_path / "pool", 5), tmp_path / "latents.json")
+    made = latents.Latents(tmp_path / "latents.json")
+    assert torch.equal(made[3][0], means[3])
+    sent = pickle.dumps(made)
+    assert torch.equal(pickle.loads(sent)[3][0], means[3])
+    assert len(sent) < 2000
+    (tmp_path / read_json(tmp_path / "latents.json")["shards"][0]["path"]).unlink()
+    with pytest.raises(UserError, match=r"missing or broken, though .*latents.json lists it"):
+        latents.Latents(tmp_path / "latents.json")
 
 
 @pytest.mark.parametrize("size", [(64, 40), (40, 64), (20, 31), (32, 32)])

@@ -47,8 +47,9 @@ Size = tuple[int, int]  # width and height in pixels
 
 def bucket_sizes(resolution: int) -> list[Size]:
     """The sizes of aspect `buckets`: ratios 1, 4:3, 3:2, 16:9 and 2 both ways, each with an area of about the square of
-    `resolution` and sides that are multiples of 64 (of 16, the least that a patch of latents takes, below 512)."""
-    unit = 64 if resolution >= 512 else 16
+    `resolution` and sides that are multiples of 64, or of 16 (what a patch of latents takes) below 512 and where
+    `resolution` itself is no multiple of 64."""
+    unit = 64 if resolution >= 512 and resolution % 64 == 0 else 16
     sizes: dict[Size, None] = {}
     for ratio in _RATIOS:
         longer, shorter = (unit * round(resolution * r**0.5 / unit) for r in (ratio, 1 / ratio))
