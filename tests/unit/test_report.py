@@ -306,10 +306,9 @@ def test_captions_left_out_of_training_are_told(copied):
     assert warning["items"] == ["clip-llama, seed 0, Warm: 4 too long, 2 samples cut at the longest length"]
     path.write_text(json.dumps(record | {"num_captions_left_out": {}, "num_cut_samples": 0}))
     path = results / "generation/sd3/seed-0/late/model.json.run.json"
-    cut = {"clip": {"limit": 77, "num_cut": 90}, "t5": {"limit": 512, "num_cut": 0}}
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_unusable_captions": 1, "captions_cut": cut}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_unusable_captions": 1}))
     (warning,) = warnings(read_sweep(job, results, None))
-    assert warning["items"] == ["sd3, seed 0, Late: 1 unusable, clip cuts 90 at 77 tokens"]
+    assert warning["items"] == ["sd3, seed 0, Late: 1 unusable"]
 
 
 @pytest.mark.parametrize(

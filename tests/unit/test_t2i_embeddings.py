@@ -52,10 +52,10 @@ def test_a_caption_takes_as_much_as_its_encoders_keep_of_it(base):
     if base[0] == "sd3":
         family.pipe.tokenizer_max_length = 77
         family.pipe.transformer.register_to_config(joint_attention_dim=4096, pooled_projection_dim=2048)
-        assert 2 * family.encoded_size({"tokenizer": (77, [9])}) / 2**20 == pytest.approx(4.6, abs=0.05)
+        assert 2 * family.encoded_size({"CLIP-L": (77, [9])}) / 2**20 == pytest.approx(4.6, abs=0.05)
     else:
         family.pipe.transformer.register_to_config(joint_attention_dim=3584)
-        assert 2 * family.encoded_size({"tokenizer": (512, [100, 900])}) == 2 * 3584 * (100 + 512)
+        assert 2 * family.encoded_size({"Qwen": (512, [100, 900])}) == 2 * 3584 * (100 + 512)
 
 
 def test_each_process_encodes_its_share_of_what_an_earlier_run_left_over(base, tmp_path, monkeypatch):

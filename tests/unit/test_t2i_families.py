@@ -88,10 +88,10 @@ def test_cut_texts_are_counted_as_the_encoder_cuts(family):
     lengths = {name: found for name, (_, found) in family.text_tokens(["red", words.strip()]).items()}
     limits = {name: limit for name, (limit, _) in family.text_tokens(["red"]).items()}
     if family.pipeline_class == "StableDiffusion3Pipeline":
-        assert lengths == {"tokenizer": [3, 32], "tokenizer_2": [3, 32]}  # <bos> and the end token
-        assert limits == {"tokenizer": 20, "tokenizer_2": 20}
+        assert lengths == {"CLIP-L": [3, 32], "CLIP-G": [3, 32]}  # <bos> and the end token
+        assert limits == {"CLIP-L": 20, "CLIP-G": 20}
     else:
-        assert lengths == {"tokenizer": [6, 35]}  # five tokens of the template follow the text
+        assert lengths == {"Qwen": [6, 35]}  # five tokens of the template follow the text
         assert len(family.encode_texts([words])[0]["encoder_hidden_states"]) == 35
 
 

@@ -149,16 +149,14 @@ def _left_out_of_training(sweep: Sweep) -> Data:
 
 
 def _training_faults(record: Data) -> list[str]:
-    """Captions left out and cut, as vlm.train (`num_captions_left_out`, `num_cut_samples`) and t2i.finetune count."""
+    """Captions left out and samples cut, as vlm.train (`num_captions_left_out`, `num_cut_samples`) and t2i.finetune
+    count. What text encoders cut stands in a table by captioner and encoder."""
     left_out = record.get("num_captions_left_out", {})
     told = [f"{n:,} {LEFT_OUT.get(why, why)}" for why, n in left_out.items() if n]
     if record.get("num_unusable_captions"):
         told.append(f"{record['num_unusable_captions']:,} unusable")
     if record.get("num_cut_samples"):
         told.append(f"{record['num_cut_samples']:,} samples cut at the longest length")
-    for encoder, facts in record.get("captions_cut", {}).items():
-        if facts["num_cut"]:
-            told.append(f"{encoder} cuts {facts['num_cut']:,} at {facts['limit']} tokens")
     return told
 
 

@@ -133,7 +133,7 @@ class Family(ABC):
 
     @abstractmethod
     def text_tokens(self, texts: list[str]) -> dict[str, tuple[int, list[int]]]:
-        """For each text encoder its limit and how many tokens each text has, uncut."""
+        """For each text encoder, by its name in tables, its limit and how many tokens each text has, uncut."""
 
     @abstractmethod
     def num_text_tokens(self, tokens: dict[str, tuple[int, list[int]]]) -> list[int]:
@@ -213,14 +213,15 @@ class Sd3(Family):
     def text_tokens(self, texts: list[str]) -> dict[str, tuple[int, list[int]]]:
         """CLIP's limit is its own, T5's is `max_text_tokens`."""
         limit = self.pipe.tokenizer_max_length
-        found = {name: (limit, _lengths(getattr(self.pipe, name), texts)) for name in ("tokenizer", "tokenizer_2")}
+        clip = {"CLIP-L": self.pipe.tokenizer, "CLIP-G": self.pipe.tokenizer_2}
+        found = {name: (limit, _lengths(tokenizer, texts)) for name, tokenizer in clip.items()}
         if self.pipe.tokenizer_3 is not None:
-            found["tokenizer_3"] = (self.max_text_tokens, _lengths(self.pipe.tokenizer_3, texts))
+            found["T5"] = (self.max_text_tokens, _lengths(self.pipe.tokenizer_3, texts))
         return found
 
     def num_text_tokens(self, tokens: dict[str, tuple[int, list[int]]]) -> list[int]:
         """CLIP's and T5's full lengths, whatever the text."""
-        return [self.pipe.tokenizer_max_length + self.max_text_tokens] * len(tokens["tokenizer"][1])
+        return [self.pipe.tokenizer_max_length + self.max_text_tokens] * len(tokens["CLIP-L"][1])
 
     def encoded_size(self, tokens: dict[str, tuple[int, list[int]]]) -> int:
         """The states of all tokens, and CLIP's pooled state."""
@@ -284,11 +285,11 @@ class QwenImage(Family):
         """Counted as the pipeline cuts: without the template's tokens before the text, with those after it."""
         written = [self.pipe.prompt_template_encode.format(text) for text in texts]
         lengths = _lengths(self.pipe.tokenizer, written)
-        return {"tokenizer": (self.max_text_tokens, [n - self.pipe.prompt_template_encode_start_idx for n in lengths])}
+        return {"Qwen": (self.max_text_tokens, [n - self.pipe.prompt_template_encode_start_idx for n in lengths])}
 
     def num_text_tokens(self, tokens: dict[str, tuple[int, list[int]]]) -> list[int]:
         """Each text's own."""
-        limit, lengths = tokens["tokenizer"]
+        limit, lengths = tokens["Qwen"]
         return [min(length, limit) for length in lengths]
 
     def encoded_size(self, tokens: dict[str, tuple[int, list[int]]]) -> int:

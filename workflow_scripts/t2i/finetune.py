@@ -61,7 +61,8 @@ def how_read(family: Any, texts: list[str], tokens: dict[str, tuple[int, list[in
 
 def kept_size(family: Any, tokens: dict[str, tuple[int, list[int]]], bytes_a_number: int, budget_gb: float) -> float:
     """Bytes of the captions encoded, where they are within the budget and so are kept on disk; else 0. Says which."""
-    size, number = bytes_a_number * family.encoded_size(tokens), len(tokens["tokenizer"][1])
+    _, lengths = next(iter(tokens.values()))
+    size, number = bytes_a_number * family.encoded_size(tokens), len(lengths)
     kept = size <= 1e9 * budget_gb
     if is_main():
         where = "encoded once, on disk" if kept else "encoded in every step"
