@@ -11,7 +11,7 @@ from workflow_scripts.report.sweep import Sweep
 from workflow_scripts.report.text import count, percent
 
 Data = dict[str, Any]
-WIDTH, HEIGHT, MARGIN = 108, 36, 3  # px of a curve's box
+WIDTH, HEIGHT, MARGIN = 92, 34, 3  # px of a curve's box
 
 
 class Measure(NamedTuple):
@@ -27,7 +27,7 @@ class Measure(NamedTuple):
 
 def _loss(rows: pd.DataFrame) -> str:
     first, last = (rows[rows.step == rows.step.agg(end)].loss.mean() for end in ("min", "max"))
-    return f"{first:.3g} to {last:.3g}, {count(rows.step.max())} steps"
+    return f"{first:.3g} to {last:.3g}"
 
 
 def _tflops(rows: pd.DataFrame) -> str:
@@ -40,9 +40,9 @@ MEASURES = (
     Measure("Loss", "loss", None, None, _loss),
     Measure("Learning rate", "learning_rate", 0.0, None, lambda rows: f"at most {rows.learning_rate.max():.3g}"),
     Measure("Tokens/s", "tokens_per_second", 0.0, None, lambda rows: count(rows.tokens_per_second.median())),
-    Measure("Model TFLOPS a device", "model_tflops", 0.0, None, _tflops),
-    Measure("Waiting for data", "share_waiting", 0.0, 1.0, lambda rows: percent(rows.share_waiting.mean())),
-    Measure("Samples cut", "share_truncated", 0.0, 1.0, lambda rows: percent(rows.share_truncated.mean())),
+    Measure("TFLOPS a device", "model_tflops", 0.0, None, _tflops),
+    Measure("Waiting", "share_waiting", 0.0, 1.0, lambda rows: percent(rows.share_waiting.mean())),
+    Measure("Cut", "share_truncated", 0.0, 1.0, lambda rows: percent(rows.share_truncated.mean())),
 )
 
 
@@ -53,13 +53,10 @@ def training_curves(sweep: Sweep) -> list[Data]:
     for pipeline in sweep.pipelines():
         of_captioners = {captioner: _tables(sweep, pipeline, captioner) for captioner in sweep.captioners}
         shared = [table for found in of_captioners.values() for table in found]
-        rows = [
-            {"label": sweep.label(captioner), "cells": _cells(found, shared)}
-            for captioner, found in of_captioners.items()
-        ]
+        rows = [_row(sweep.label(captioner), found, shared) for captioner, found in of_captioners.items()]
         if pipeline in sweep.pipelines("understanding"):
             align = _tables(sweep, pipeline, "align")
-            rows.insert(0, {"label": "Stage 1, shared", "cells": _cells(align, align)})
+            rows.insert(0, _row("Stage 1, shared", align, align))
         tables.append({"pipeline": pipeline, "titles": [measure.title for measure in MEASURES], "rows": rows})
     return tables
 
@@ -70,8 +67,9 @@ def _tables(sweep: Sweep, pipeline: str, model: str) -> list[pd.DataFrame]:
     return [read_table(path, "training") for path in paths]
 
 
-def _cells(tables: list[pd.DataFrame], shared: list[pd.DataFrame]) -> list[Data | None]:
-    return [_cell(measure, tables, shared) for measure in MEASURES]
+def _row(label: str, tables: list[pd.DataFrame], shared: list[pd.DataFrame]) -> Data:
+    steps = max((table.step.max() for table in tables if len(table)), default=0)
+    return {"label": label, "steps": steps, "cells": [_cell(measure, tables, shared) for measure in MEASURES]}
 
 
 def _cell(measure: Measure, tables: list[pd.DataFrame], shared: list[pd.DataFrame]) -> Data | None:
