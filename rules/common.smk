@@ -64,17 +64,48 @@ def threads_of(needs):
 
 
 def train_on(stage):
-    """The `resources` of a training rule. `stage` gives its `Optimisation` from the wildcards."""
+    """The `resources` of a training rule. `stage` gives its `Optimisation` from the wildcards.
+
+    Over several nodes Slurm counts GPUs, memory and threads by node and runs the rule's command on the first, where
+    `srun` starts one launcher a node; Snakemake knows that as an MPI job.
+    """
+
+    def needs(wildcards):
+        return stage(wildcards).needs
+
+    def several(value):
+        return lambda wildcards: value(needs(wildcards)) if needs(wildcards).nodes > 1 else None
+
     return dict(
-        request(lambda wildcards: stage(wildcards).needs),
+        request(needs),
+        gpu=lambda wildcards: needs(wildcards).gpus if needs(wildcards).nodes == 1 else 0,
+        nodes=lambda wildcards: needs(wildcards).nodes,
+        gres=several(lambda asked: f"gpu:{asked.gpus}" if asked.gpus else None),
+        mpi=several(lambda asked: "srun"),
+        tasks=several(lambda asked: asked.nodes),
+        srun=lambda wildcards: srun(needs(wildcards)),
         launch=lambda wildcards: launch(stage(wildcards)),
         loader_workers=lambda wildcards: stage(wildcards).loader_workers,
     )
 
 
+def srun(needs):
+    """What starts a training command once on each node of its job; nothing on one node."""
+    if needs.nodes == 1:
+        return ""
+    gpus = f" --gres=gpu:{needs.gpus}" if needs.gpus else ""
+    each = f"--ntasks={needs.nodes} --ntasks-per-node=1 --cpus-per-task={needs.threads}{gpus}"
+    return f"srun --nodes={needs.nodes} {each} --kill-on-bad-exit=1 "
+
+
 def launch(training):
-    """How a training job starts: plain, or one process a GPU of its node."""
-    return processes(training.devices)
+    """How a training job starts on its node: plain, or one process a GPU; the launchers of several nodes meet on the
+    first, at a port that follows from the job's number."""
+    nodes, devices = training.needs.nodes, training.devices
+    if nodes == 1:
+        return processes(devices)
+    meet = "--rdzv-backend=c10d --rdzv-id=$SLURM_JOB_ID --rdzv-endpoint=$(hostname):$((20000 + SLURM_JOB_ID % 10000))"
+    return f"-m torch.distributed.run --nnodes={nodes} --nproc-per-node={devices // nodes} {meet} -m"
 
 
 def processes(number):

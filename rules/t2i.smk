@@ -51,7 +51,7 @@ if CONFIG.jobs == "apart":
         message:
             "Fine-tune {wildcards.pipeline} on {wildcards.captioner}, seed {wildcards.seed}"
         shell:
-            "{resources.python} {resources.launch} workflow_scripts.t2i.finetune --spec {params.spec:q}"
+            "{resources.srun}{resources.python} {resources.launch} workflow_scripts.t2i.finetune --spec {params.spec:q}"
             " --latents {input.latents} --captions {input.captions}"
             " --embedding-disk-gb {resources.embedding_disk_gb}"
             " --out {output.model} --log-table {output.training} --loader-workers {resources.loader_workers} > {log} 2>&1"

@@ -50,7 +50,7 @@ rule align_vlm:
     message:
         "Align {wildcards.pipeline}, seed {wildcards.seed}"
     shell:
-        "{resources.python} {resources.launch} workflow_scripts.vlm.align --spec {params.spec:q}"
+        "{resources.srun}{resources.python} {resources.launch} workflow_scripts.vlm.align --spec {params.spec:q}"
         "{resources.start} --out {output.model} --log-table {output.training} --loader-workers {resources.loader_workers} > {log} 2>&1"
 
 
@@ -79,7 +79,7 @@ if CONFIG.jobs == "apart":
         message:
             "Train {wildcards.pipeline} on {wildcards.captioner}, seed {wildcards.seed}"
         shell:
-            "{resources.python} {resources.launch} workflow_scripts.vlm.train --spec {params.spec:q}"
+            "{resources.srun}{resources.python} {resources.launch} workflow_scripts.vlm.train --spec {params.spec:q}"
             " --start {input.start} --pool {input.pool} --captions {input.captions}"
             " --out {output.model} --log-table {output.training} --loader-workers {resources.loader_workers} > {log} 2>&1"
 

@@ -3,6 +3,7 @@
 Every process runs the same command, started by `torch.distributed.run`, which tells it its rank.
 """
 
+import logging
 import os
 from collections.abc import Sequence
 from datetime import timedelta
@@ -12,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from workflow_scripts.errors import UserError
+from workflow_scripts.progress import log
 from workflow_scripts.spec import Optimisation
 
 _FOUND_BY_FROM_PRETRAINED: list[Any] = []  # Transformers holds the settings by a weak reference only
@@ -83,6 +85,8 @@ def join(settings: Optimisation, load_in_parts: bool = True) -> None:
     `check_processes` does.
     """
     check_processes(settings)
+    if not is_main():
+        log.setLevel(logging.WARNING)  # all would tell the same
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     backend = "nccl" if torch.cuda.is_available() else "gloo"

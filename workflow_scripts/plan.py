@@ -375,7 +375,7 @@ def _settled(value: Any, assets: Path) -> Any:
     """A section as its job sees it: repositories are local folders; what the job asks of the machine and how it reads
     ahead is left out."""
     if isinstance(value, Needs):
-        return Needs()
+        return type(value)()
     if isinstance(value, Section):
         settled = {field: _settled(getattr(value, field), assets) for field in type(value).model_fields}
         if isinstance(value, Source):

@@ -31,6 +31,12 @@ class Needs(Section):
     threads: int = Field(1, ge=1, description="CPU threads of one job")
 
 
+class TrainingNeeds(Needs):
+    """What one training job asks of the machine; GPUs, memory and threads are those of each of its nodes."""
+
+    nodes: int = Field(1, ge=1, description="nodes of one job; more than one needs Slurm")
+
+
 class Source(Section):
     """Where files come from: a repository on the Hugging Face hub, or a local folder or file that takes its place."""
 
@@ -284,10 +290,13 @@ class Optimisation(Section):
     zero_stage: Literal[0, 2, 3] = Field(3, description="DeepSpeed ZeRO stage; 0 trains without DeepSpeed")
     offload_optimizer: bool = Field(False, description="optimiser state in host memory, about 12 bytes a parameter")
     gradient_checkpointing: bool = Field(True, description="recompute activations to save memory")
-    devices: int = Field(8, gt=0, description="GPUs of the job, over all its nodes (1 on a machine without)")
+    devices: int = Field(
+        8, gt=0, description="processes of the job, one a GPU: needs.gpus x needs.nodes (1 on a machine without)"
+    )
     loader_workers: int = Field(
         4, ge=0, description="processes a GPU that read and decode samples ahead; an edit reruns nothing"
     )
+    needs: TrainingNeeds = TrainingNeeds()
 
     @model_validator(mode="after")
     def _batch_divides(self) -> "Optimisation":
@@ -296,6 +305,15 @@ class Optimisation(Section):
                 f"global_batch {self.global_batch} is no multiple of per_device_batch x devices "
                 f"= {self.per_device_batch} x {self.devices}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _devices_fit(self) -> "Optimisation":
+        gpus, nodes = self.needs.gpus, self.needs.nodes
+        if gpus and self.devices != gpus * nodes:
+            raise ValueError(f"devices is {self.devices}, needs.gpus x needs.nodes is {gpus} x {nodes}")
+        if self.devices % nodes:
+            raise ValueError(f"devices {self.devices} is no multiple of needs.nodes {nodes}")
         return self
 
     @property
@@ -314,7 +332,6 @@ class VlmStage(Optimisation):
     train: list[Module] = Field(description="modules that learn; the others are frozen")
     vision_from_layer: int = Field(0, ge=0, description="first vision layer that learns, where `vision` does")
     max_length: int = Field(2048, gt=0, description="longest sample in tokens, image tokens included")
-    needs: Needs = Needs()
 
 
 class SftStage(VlmStage):
@@ -419,7 +436,6 @@ class T2iTraining(Optimisation):
     logit_mean: float = Field(0.0, description="mean of the normal behind logit_normal; below 0 is more noise")
     logit_std: float = Field(1.0, gt=0, description="its standard deviation")
     caption_dropout: Share = Field(0.0, description="share of captions replaced by the empty one, for guidance")
-    needs: Needs = Needs()
 
 
 class Generate(Section):

@@ -1,6 +1,7 @@
 """The DAG of the paper's sweep: how many jobs, and what reruns after which edit."""
 
 import os
+import sys
 
 import pytest
 import yaml
@@ -59,6 +60,29 @@ def test_a_second_judge_reads_the_captioners(checkout, small):
 
 def test_the_literal_slurm_command(checkout):
     assert job_counts(checkout, "--profile", "slurm", "results/regression.csv") == PAPER
+
+
+def test_training_over_several_nodes_is_one_launcher_a_node(checkout, small):
+    """srun starts the launchers, as Slurm's executor asks for an MPI job; on one node all is as it was."""
+    needs = {"gpus": 8, "nodes": 2, "mem_gb": 512, "hours": 72, "threads": 64}
+    small["understanding"]["pipelines"]["clip-vicuna"]["sft"] |= {"devices": 16, "needs": needs}
+    (checkout / "nodes.yaml").write_text(yaml.safe_dump(small | {"results": "nodes"}))
+    targets = [f"nodes/understanding/{name}/seed-0/qwen3-vl-4b/model.json" for name in ("clip-vicuna", "siglip-qwen3")]
+    text = snakemake(checkout, *targets, "--configfile", "nodes.yaml", "--dry-run", "--printshellcmds", "--cores", "64")
+    starts = {
+        "siglip" if "siglip-qwen3" in line else "clip": line.removeprefix("Shell command: ").partition(" -m workflow")[
+            0
+        ]
+        for line in text.splitlines()
+        if " -m workflow_scripts.vlm.train " in line
+    }
+    python = sys.executable
+    assert starts["siglip"] == f"{python} -m torch.distributed.run --standalone --nproc-per-node=8"
+    assert starts["clip"] == (
+        "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=64 --gres=gpu:8 --kill-on-bad-exit=1 "
+        f"{python} -m torch.distributed.run --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d --rdzv-id=$SLURM_JOB_ID "
+        "--rdzv-endpoint=$(hostname):$((20000 + SLURM_JOB_ID % 10000))"
+    )
 
 
 def test_one_captioners_scores_plan_that_captioner_alone(checkout):

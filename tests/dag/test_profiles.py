@@ -49,7 +49,18 @@ def test_a_misspelling_is_found(rules):
 
 def test_rules_ask_for_nothing_that_nobody_reads(root):
     """Resources that rules name: the executor's, or text for their own shell command."""
-    own = {"launch", "embedding_disk_gb", "shards", "start", "data", "serving", "used_by", "licence"}
+    own = {
+        "launch",
+        "srun",
+        "loader_workers",
+        "embedding_disk_gb",
+        "shards",
+        "start",
+        "data",
+        "serving",
+        "used_by",
+        "licence",
+    }
     blocks = []
     for path in (root / "rules").glob("*.smk"):
         blocks += re.findall(r"^( +)resources:\n((?:\1    .*\n)+)", path.read_text(), re.MULTILINE)

@@ -7,7 +7,7 @@ import pytest
 from workflow_scripts import docs
 from workflow_scripts.config import check_config, load_config, read_yaml
 from workflow_scripts.errors import UserError
-from workflow_scripts.plan import assets_of, caption_job, caption_jobs, num_shards
+from workflow_scripts.plan import assets_of, caption_job, caption_jobs, finetune_job, num_shards, sft_job
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +81,30 @@ def test_faults_of_the_whole(raw):
     assert "pool.size: 2000000 images asked, the sources hold 1246901" in text
     assert "captioners.dialled.engine: 'exact' reads blocks pictures" in text
     assert "analysis.composites.hallucination.benchmarks: 'popee' is not in this sweep, did you mean 'pope'?" in text
+
+
+def test_devices_are_the_gpus_of_all_nodes(raw):
+    def sft(**changes):
+        return lambda c: c["understanding"]["pipelines"]["clip-vicuna"]["sft"].update(changes)
+
+    needs = {"gpus": 8, "nodes": 2, "mem_gb": 512, "hours": 72, "threads": 64}
+    edited = copy.deepcopy(raw)
+    sft(devices=16, needs=needs)(edited)
+    check_config(edited, "config.yaml")
+    assert "sft: devices is 8, needs.gpus x needs.nodes is 8 x 2" in faults_of(raw, sft(needs=needs))
+    assert "sft: devices 8 is no multiple of needs.nodes 3" in faults_of(raw, sft(needs={"nodes": 3}))
+    assert "needs.nodes: unknown key" in faults_of(raw, lambda c: c["pool"]["needs"].update(nodes=2))
+
+
+def test_reading_ahead_and_what_a_job_asks_of_the_machine_rerun_nothing(raw):
+    edited = copy.deepcopy(raw)
+    stage = edited["understanding"]["pipelines"]["clip-vicuna"]["sft"]
+    stage["loader_workers"] = 12
+    stage["needs"]["hours"] = 1
+    edited["generation"]["pipelines"]["qwen-image"]["training"]["loader_workers"] = 0
+    one, other = (check_config(config, "config.yaml") for config in (raw, edited))
+    assert sft_job(one, "clip-vicuna", 0) == sft_job(other, "clip-vicuna", 0)
+    assert finetune_job(one, "qwen-image", 0) == finetune_job(other, "qwen-image", 0)
 
 
 def test_a_seed_or_a_label_twice(raw):
