@@ -251,6 +251,29 @@ def test_instances_are_made_of_the_raw_outputs_in_the_pictures_size(opened):
     assert flat(found) == pytest.approx(flat(expected), rel=1e-4, abs=1e-5)
 
 
+def test_instances_are_those_of_mmdets_rule_in_numpy():
+    rng = np.random.default_rng(8)
+    classes = rng.normal(size=(9, 6)).astype(np.float32)
+    coarse = rng.normal(size=(9, 5, 6)).astype(np.float32)
+    padded, resized, original = (32, 64), (30, 50), (21, 35)
+    probabilities = np.exp(classes) / np.exp(classes).sum(axis=1, keepdims=True)
+    expected = []
+    for query in range(9):
+        large = bilinear(coarse[query][..., None], *padded)[: resized[0], : resized[1]]
+        mask = bilinear(large, *original)[..., 0]
+        inside = mask > 0
+        sure = (inside / (1 + np.exp(-mask))).sum() / (inside.sum() + 1e-6)
+        rows, columns = inside.any(axis=1).nonzero()[0], inside.any(axis=0).nonzero()[0]
+        box = (columns[0], rows[0], columns[-1] + 1, rows[-1] + 1)
+        expected += [(probabilities[query, label] * sure, f"thing {label}", box, inside) for label in range(5)]
+    expected.sort(key=lambda one: -one[0])
+    names = [f"thing {label}" for label in range(5)]
+    found = instances(torch.from_numpy(classes), torch.from_numpy(coarse), padded, resized, original, names)
+    assert [(d.label, d.box) for d in found] == [(label, box) for _, label, box, _ in expected]
+    assert [d.score for d in found] == pytest.approx([score for score, *_ in expected], rel=1e-5)
+    assert all(np.array_equal(d.mask, mask) for d, (*_, mask) in zip(found, expected, strict=True))
+
+
 def test_the_detectors_names_are_genevals(shared_path):
     assert list(mask2former.NAMES) == geneval.read_object_names(shared_path / "data/geneval")
 

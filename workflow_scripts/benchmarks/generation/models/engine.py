@@ -14,7 +14,7 @@ from workflow_scripts.plan import EngineJob, ServingJob
 from workflow_scripts.spec import Sampling, ScorerModel, Source
 
 PROMPT = "{question}\nPlease answer yes or no."
-MAX_MODEL_LEN, MAX_TOKENS = 8192, 8
+MAX_MODEL_LEN, MAX_TOKENS = 4096, 8
 
 
 class QuestionAnswerer:
