@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from workflow_scripts.benchmarks import UNDERSTANDING
 from workflow_scripts.benchmarks.generation.roles import MODELS
+from workflow_scripts.benchmarks.understanding.lmms_eval_tasks import faults_of_asked
 from workflow_scripts.errors import UserError, nearest
 from workflow_scripts.plan import asked_of_engine, assets_of, in_world, pipelines_of
 from workflow_scripts.spec import BASELINES, Config
@@ -162,6 +163,10 @@ def _faults_of_whole(config: Config) -> list[str]:
                     f"generation.pipelines.{name}.num_images: {pipeline.num_images} asked, "
                     f"the pool has {config.pool.size}"
                 )
+    faults += [
+        f"understanding.benchmarks.{name}.harness: {fault}"
+        for name, fault in faults_of_asked(config.understanding.benchmarks, config.understanding.engine).items()
+    ]
     if config.jobs == "whole":
         faults += [
             f"understanding.benchmarks.{name}: is asked in a process of its own, `jobs: whole` knows only one"

@@ -637,6 +637,11 @@ def asked_of_engine(benchmarks: dict[str, UnderstandingBenchmark]) -> list[str]:
     return [name for name, one in benchmarks.items() if one.results is None and not name.startswith("blocks_")]
 
 
+def asked_of_lmms_eval(benchmarks: dict[str, UnderstandingBenchmark]) -> list[str]:
+    """Those of them that lmms-eval puts to the model."""
+    return [name for name in asked_of_engine(benchmarks) if benchmarks[name].harness == "lmms-eval"]
+
+
 def evaluate_environment(config: Config) -> str:
     """The environment of envs/ in which a vision-language model is evaluated."""
     understanding = config.understanding

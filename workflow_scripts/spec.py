@@ -375,7 +375,7 @@ class VlmPipeline(Section):
 
 
 class UnderstandingBenchmark(Source):
-    """An understanding benchmark: its files, and results that another harness has of it already."""
+    """An understanding benchmark: its files, and who asks it, or results that another harness has of it already."""
 
     results: str | None = Field(
         None,
@@ -383,12 +383,18 @@ class UnderstandingBenchmark(Source):
         "{captioner} in it stand for the model's. With the benchmark's files as well, the answers in it are scored by "
         "our rules (lmms-eval with --log_samples)",
     )
-    harness: Literal["lmms-eval", "VLMEvalKit"] | None = Field(None, description="whose results those are")
+    harness: Literal["lmms-eval", "VLMEvalKit"] | None = Field(
+        None,
+        description="whose `results` those are. Without them, `lmms-eval` asks this benchmark, for those of which it "
+        "has a task that needs no other model; default: the workflow asks",
+    )
 
     @model_validator(mode="after")
     def _one_place(self) -> "UnderstandingBenchmark":
-        if (self.results is None) != (self.harness is None):
-            raise ValueError("'results' and 'harness' go together")
+        if self.results is not None and self.harness is None:
+            raise ValueError("'results' needs 'harness'")
+        if self.harness == "VLMEvalKit" and self.results is None:
+            raise ValueError("VLMEvalKit is not run, its results are read: give 'results', or leave out 'harness'")
         if self.hub is not None and self.path is not None:
             raise ValueError("give only one of 'hub' and 'path'")
         if self.results is None and self.hub is None and self.path is None:

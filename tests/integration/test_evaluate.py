@@ -1,4 +1,4 @@
-"""From a trained LLaVA folder to scores of all sixteen benchmarks, through real vLLM, over a kill -9."""
+"""From a trained LLaVA folder to scores of all sixteen benchmarks, through real vLLM and lmms-eval, over a kill -9."""
 
 import json
 import os
@@ -15,8 +15,10 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from workflow_scripts.benchmarks.understanding import BENCHMARKS
+from workflow_scripts.benchmarks.understanding.base import read_questions
+from workflow_scripts.benchmarks.understanding.lmms_eval_tasks import TASKS
 from workflow_scripts.benchmarks.understanding.make_tiny import make
-from workflow_scripts.files import read_run_record
+from workflow_scripts.files import read_jsonl, read_run_record
 from workflow_scripts.records import read_table
 from workflow_scripts.vlm import align, evaluate
 
@@ -25,6 +27,16 @@ STAGE = {
     "train": ["projector", "language"], "learning_rate": 1e-4, "global_batch": 4, "per_device_batch": 4, "steps": 2,
     "max_length": 256, "precision": "fp32", "zero_stage": 0, "gradient_checkpointing": False, "devices": 1,
 }  # fmt: skip
+ASKED_ALIKE = {"scienceqa", "ocrbench", "realworldqa", "mmvp", "ai2d", "seedbench_image"}
+ASKED_OTHERWISE = {  # what lmms-eval says where our prompt, by the authors or the paper's harness, says another thing
+    "pope": "a single word or phrase",
+    "mme": "a single word or phrase",  # and it cuts off the question's own last sentence
+    "mmbench_en": "There are several options:",
+    "mmstar": "choices directly",  # without the full stop
+    "cvbench_2d": "Note: You only need to respond with",
+    "cvbench_3d": "Note: You only need to respond with",
+    "mmmu": "\n\nAnswer",  # an empty line more, and none where an image begins the text
+}
 COLOURS = ("red", "green", "blue", "brown")
 
 
@@ -63,18 +75,25 @@ def trained(tiny_model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """All sixteen; AMBER's pictures are not square."""
+    """All sixteen; the pictures of AMBER and MMVP are not square."""
     made = make(tmp_path_factory.mktemp("tiny"), items=8)
-    for number, path in enumerate(sorted((made["amber"] / "image").iterdir())):
-        Image.effect_noise((90, 40 + number), 90).convert("RGB").save(path, "PNG")
+    for folder in (made["amber"] / "image", made["mmvp"] / "MMVP Images"):
+        for number, path in enumerate(sorted(folder.iterdir())):
+            Image.effect_noise((90, 40 + number), 90).convert("RGB").save(path, "PNG")
     return made
 
 
-def arguments(trained, folders, engine, out):
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    """Where the answers of our own asking are kept."""
+    return tmp_path_factory.mktemp("asked")
+
+
+def arguments(trained, folders, engine, out, **more):
     model, manifest = trained
     spec = {
         "model": model,
-        "benchmarks": {name: {"path": str(folder)} for name, folder in folders.items()},
+        "benchmarks": {name: {"path": str(folder), **more} for name, folder in folders.items()},
         "engine": {"engine": engine, "max_model_len": 2048},
         "max_new_tokens": 12,
     }
@@ -83,32 +102,50 @@ def arguments(trained, folders, engine, out):
     return ["--spec", json.dumps(spec), "--serving", json.dumps(serving), *files]
 
 
-def kept(out):
-    """Files of raw answers, and when each was written."""
-    return {path: path.stat().st_mtime_ns for path in out.glob("raw_answers/*/*/[0-9]*.parquet")}
+def kept(out, pattern):
+    """Files that fit a pattern, and when each was written."""
+    return {path: path.stat().st_mtime_ns for path in out.glob(pattern)}
 
 
-def test_from_checkpoint_to_scores(trained, folders, tmp_path):
-    """vLLM answers like Transformers, whatever the benchmark, and a killed run asks for no finished answer again."""
-    command = [sys.executable, "-m", "workflow_scripts.vlm.evaluate", *arguments(trained, folders, "vllm", tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    killed = subprocess.Popen(command, cwd=ROOT, env=environment)
+def kill_at_first(pattern, arguments, out):
+    """Run the evaluation and kill it once a file fits the pattern; these files, and the processes it had started."""
+    command = [sys.executable, "-m", "workflow_scripts.vlm.evaluate", *arguments]
+    killed = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
     deadline = time.monotonic() + 300
-    while not kept(tmp_path) and killed.poll() is None and time.monotonic() < deadline:
+    while not kept(out, pattern) and killed.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
+    started = Path(f"/proc/{killed.pid}/task/{killed.pid}/children").read_text().split()
     killed.send_signal(signal.SIGKILL)
     assert killed.wait() == -signal.SIGKILL, "it ended before it could be killed"
-    before = kept(tmp_path)
-    assert 0 < len(before) < len(BENCHMARKS) and not (tmp_path / "scores.csv").exists()
+    while any(running(process) for process in started) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert started and not any(running(process) for process in started), "what it had started works on"
+    assert not (out / "scores.csv").exists()
+    return kept(out, pattern)
 
-    evaluate.main(arguments(trained, folders, "vllm", tmp_path))
-    after = kept(tmp_path)
+
+def running(process):
+    """Whether a process is there and is no zombie."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_from_checkpoint_to_scores(trained, folders, asked, tmp_path):
+    """vLLM answers like Transformers, whatever the benchmark, and a killed run asks for no finished answer again."""
+    pattern = "raw_answers/*/*/[0-9]*.parquet"
+    before = kill_at_first(pattern, arguments(trained, folders, "vllm", asked), asked)
+    assert 0 < len(before) < len(BENCHMARKS)
+
+    evaluate.main(arguments(trained, folders, "vllm", asked))
+    after = kept(asked, pattern)
     assert {path: after[path] for path in before} == before
-    answers = read_table(tmp_path / "answers.parquet", "answers")
-    scores = read_table(tmp_path / "scores.csv", "benchmark_scores")
+    answers = read_table(asked / "answers.parquet", "answers")
+    scores = read_table(asked / "scores.csv", "benchmark_scores")
     assert {*scores["benchmark"]} == {*answers["benchmark"]} == set(BENCHMARKS)
     assert set(BENCHMARKS) == set(scores[scores["variant"] == "overall"]["benchmark"])
-    record = read_run_record(tmp_path / "scores.csv")
+    record = read_run_record(asked / "scores.csv")
     assert sum(sum(ends.values()) for ends in record["finish_reasons"].values()) == len(answers)
     first = next(iter(BENCHMARKS))
     assert record["vllm"]["num_prompt_tokens"] > 0 and first in {path.parts[-3] for path in before}
@@ -119,3 +156,38 @@ def test_from_checkpoint_to_scores(trained, folders, tmp_path):
     expected = read_table(reference / "answers.parquet", "answers").set_index(keys)["raw_answer"]
     assert answers.set_index(keys)["raw_answer"].to_dict() == expected.to_dict()
     assert expected.nunique() > 10, "the model does not look at what it is asked"
+
+
+def test_lmms_eval_gets_the_same_answers(trained, folders, asked, tmp_path, monkeypatch):
+    """Where it asks alike, lmms-eval gets the answers that we get; and it runs no finished task again."""
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
+    evaluate.main(arguments(trained, folders, "vllm", asked))  # asks nothing where the test above has run
+    keys = ["benchmark", "question_id"]
+    ours = read_table(asked / "answers.parquet", "answers").set_index(keys)["raw_answer"]
+
+    mine = arguments(trained, {name: folders[name] for name in TASKS}, "vllm", tmp_path, harness="lmms-eval")
+    pattern = "lmms_eval/*/*/*/*_samples_*.jsonl"
+    before = kill_at_first(pattern.replace("/*/*/*", "/*/[!.]*/*"), mine, tmp_path)
+    assert 0 < len(before) < len(TASKS)
+    evaluate.main(mine)
+    after = kept(tmp_path, pattern)
+    assert len(after) == len(TASKS) and {path: after[path] for path in before} == before
+
+    theirs = read_table(tmp_path / "answers.parquet", "answers").set_index(keys)["raw_answer"].str.strip()
+    for name in ASKED_ALIKE:
+        assert theirs[name].to_dict() == ours[name].to_dict(), name
+    assert theirs[list(ASKED_ALIKE)].nunique() > 10
+    assert set(ASKED_OTHERWISE) == set(TASKS) - ASKED_ALIKE
+    for path in after:
+        name = path.parts[-4]
+        questions = read_questions(BENCHMARKS[name], folders[name])[-len(theirs[name]) :]  # MMMU's validation is last
+        texts = {sample["doc_id"]: sample["input"] for sample in read_jsonl(path)}
+        prompts = [BENCHMARKS[name].prompt(question).removeprefix("<image>\n") for question in questions]
+        if name in ASKED_ALIKE:
+            assert [texts[number] for number in range(len(prompts))] == prompts
+        else:
+            for number, prompt in enumerate(prompts):
+                assert ASKED_OTHERWISE[name] in texts[number] and texts[number] != prompt
+    scores = read_table(tmp_path / "scores.csv", "benchmark_scores").set_index(["benchmark", "variant"])
+    for name in TASKS:
+        assert "lmms-eval: overall" in scores.loc[name].index

@@ -282,6 +282,20 @@ def test_every_fault_is_told(copied, fault):
     assert any(text in item for item in found[title])
 
 
+def test_figures_of_lmms_eval_that_differ_from_ours_are_told(copied):
+    job, results = copied
+    scores = read_table(results / "scores.csv", "scores")
+    own = scores[scores.objective == "understanding"].assign(variant=f"lmms-eval: {job.analysis.variant}")
+    own.loc[own.benchmark == "exist", "metric"] = "another"  # which does not compare
+    told = own.benchmark.isin(["exist", "count"]) & (own.captioner == "late")
+    own.loc[told, "score"] += 1
+    own.loc[~told, "score"] += 0.001  # rounding
+    write_table(results / "scores.csv", pd.concat([scores, own]), "scores")
+    (warning,) = warnings(read_sweep(job, results, None))
+    assert warning["title"] == "Scores that lmms-eval's own rules give otherwise"
+    assert [item.split(": Late")[0] for item in warning["items"]] == ["clip-llama, count", "siglip-qwen3, count"]
+
+
 def test_page_shows_warnings(copied):
     job, results = copied
     for fault in ("unjudged", "unparsed", "incomparable"):

@@ -90,6 +90,13 @@ def test_a_limited_run_is_not_comparable(tmp_path):
     assert row["num_items"] == 100 and row["comparable"] is False
 
 
+def test_what_a_task_hands_in_is_no_result(tmp_path):
+    lmms_file(tmp_path, ["mmbench_en_dev_static"])
+    (tmp_path / "submissions").mkdir()
+    (tmp_path / "submissions/mmbench_en_dev_static_results.json").write_text('{"overall_acc": 0.7}')
+    assert lmms_eval.read_scores(tmp_path, ["mmbench_en"])[0]["score"] == pytest.approx(70)
+
+
 def edit(file, change):
     content = json.loads(file.read_text())
     change(content)

@@ -213,7 +213,7 @@ def test_results_that_a_team_has_are_read(base, manifest, tmp_path):
         run_evaluate(manifest, evaluate_spec(base, {"mme": section}), tmp_path)
 
 
-def test_answers_that_lmms_eval_logged_are_scored_by_our_rules(base, manifest, folders, tmp_path):
+def test_answers_that_lmms_eval_logged_are_scored_by_our_rules(base, manifest, folders, tmp_path, caplog):
     (tmp_path / "lmms").mkdir()
     questions = read_questions(BENCHMARKS["mmmu"], folders["mmmu"])
     asked = [question for question in questions if question.kind.startswith("validation/")]
@@ -222,10 +222,16 @@ def test_answers_that_lmms_eval_logged_are_scored_by_our_rules(base, manifest, f
         for n, q in enumerate(asked)
     ]
     (tmp_path / "lmms/now_samples_mmmu_val.jsonl").write_text("\n".join(lines) + "\n")
+    figures = {"results": {"mmmu_val": {"mmmu_acc,none": 0.25}}}
+    counts = {"n-samples": {"mmmu_val": {"original": len(asked), "effective": len(asked)}}}
+    (tmp_path / "lmms/now_results.json").write_text(json.dumps(figures | counts))
     section = {"path": str(folders["mmmu"]), "results": str(tmp_path / "lmms"), "harness": "lmms-eval"}
     run_evaluate(manifest, evaluate_spec(base, {"mmmu": section}), tmp_path)
     scores = read_table(tmp_path / "scores.csv", "benchmark_scores").set_index("variant")
     assert scores.loc["overall", "score"] == pytest.approx(100 * (1 - 1 / len(asked)))
+    assert scores.loc["lmms-eval: overall", "score"] == 25
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert said == "mmmu, overall (accuracy, validation): 85.71 by our rules, 25.00 by lmms-eval's own"
     assert len(read_table(tmp_path / "answers.parquet", "answers")) == len(asked)
 
 
@@ -248,7 +254,9 @@ def test_config_says_where_and_how(root):
     ("benchmark", "fault"),
     [
         ({}, "exactly one of 'hub' and 'path', or 'results'"),
-        ({"path": "a", "results": "b"}, "'results' and 'harness' go together"),
+        ({"path": "a", "results": "b"}, "'results' needs 'harness'"),
+        ({"path": "a", "harness": "VLMEvalKit"}, "VLMEvalKit is not run, its results are read"),
+        ({"harness": "lmms-eval"}, "exactly one of 'hub' and 'path', or 'results'"),
         ({"path": "a", "hub": "b/c"}, "only one of 'hub' and 'path'"),
         ({"results": "{model}", "harness": "lmms-eval"}, "the names are {pipeline}, {seed}, {captioner}"),
         ({"path": "a", "results": "b", "harness": "VLMEvalKit"}, "leave out 'hub' and 'path'"),

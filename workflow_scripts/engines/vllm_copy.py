@@ -77,6 +77,11 @@ class Copy:
 
 def load(job: EngineJob, serving: ServingJob) -> LLM:
     """The model in vLLM, ready to write."""
+    return LLM(str(job.model.path), seed=0, **model_settings(job, serving))
+
+
+def model_settings(job: EngineJob, serving: ServingJob) -> dict[str, Any]:
+    """How vLLM runs a model: all that its `LLM` is told beside the folder and the seed."""
     settings = serving.serving
     place: dict[str, Any] = {"gpu_memory_utilization": settings.gpu_memory}
     if current_platform.is_cpu():
@@ -91,22 +96,21 @@ def load(job: EngineJob, serving: ServingJob) -> LLM:
             "enable_chunked_prefill": False,
             "max_num_batched_tokens": max(4096, job.max_model_len),
         }
-    return LLM(
-        str(job.model.path),
-        load_format="safetensors",
-        dtype=AutoConfig.from_pretrained(job.model.path, local_files_only=True).dtype or "auto",  # float32 stays so
-        trust_remote_code=False,
-        generation_config="vllm",  # the folder's end tokens count, its sampling does not
-        max_model_len=job.max_model_len,
-        max_num_seqs=settings.max_num_seqs,
-        tensor_parallel_size=settings.tensor_parallel,
-        limit_mm_per_prompt={"image": job.max_images, "video": 0},
-        mm_processor_cache_gb=0,  # few images come twice, and those that do meet the prefix cache
-        enable_prefix_caching=True,
-        structured_outputs_config={"backend": "xgrammar", "disable_any_whitespace": True},
-        seed=0,
+    return {
+        "load_format": "safetensors",
+        # float32 stays so
+        "dtype": AutoConfig.from_pretrained(job.model.path, local_files_only=True).dtype or "auto",
+        "trust_remote_code": False,
+        "generation_config": "vllm",  # the folder's end tokens count, its sampling does not
+        "max_model_len": job.max_model_len,
+        "max_num_seqs": settings.max_num_seqs,
+        "tensor_parallel_size": settings.tensor_parallel,
+        "limit_mm_per_prompt": {"image": job.max_images, "video": 0},
+        "mm_processor_cache_gb": 0,  # few images come twice, and those that do meet the prefix cache
+        "enable_prefix_caching": True,
+        "structured_outputs_config": {"backend": "xgrammar", "disable_any_whitespace": True},
         **place,
-    )
+    }
 
 
 def _sampling(request: Request) -> SamplingParams:

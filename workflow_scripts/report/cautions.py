@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 from scipy import stats
 
+from workflow_scripts.benchmarks.understanding.harness import ROUNDING
 from workflow_scripts.capeval.canaries import EXPECTED_AGREEMENT
 from workflow_scripts.captions.read import count_faults
 from workflow_scripts.files import read_run_record
@@ -34,6 +35,7 @@ def warnings(sweep: Sweep) -> list[Data]:
         _no_intervals(sweep),
         _unparsed(sweep),
         _not_comparable(sweep),
+        _harness_differs(sweep),
         _at_chance(sweep),
         _unknown_chance(sweep),
         _constant(sweep),
@@ -76,6 +78,16 @@ def _not_comparable(sweep: Sweep) -> Data:
     ]
     meaning = "Compare captioners within this sweep by them, not with published scores."
     return _warning("Scores not comparable with published ones", meaning, items)
+
+
+def _harness_differs(sweep: Sweep) -> Data:
+    """Scores by our rules beside lmms-eval's own figure of the same metric, from the same answers."""
+    keys = ["captioner", "pipeline", "seed", "benchmark", "metric"]
+    rows = sweep.scores.merge(sweep.own_figures[[*keys, "score"]], on=keys, suffixes=("", "_own"))
+    rows = rows[(rows.score - rows.score_own).abs() > ROUNDING]
+    items = _by_benchmark(sweep, rows, lambda row: f"{row.score:.2f}, lmms-eval {row.score_own:.2f}")
+    meaning = "The answers are the same; what is read from them, or what counts as right, is not."
+    return _warning("Scores that lmms-eval's own rules give otherwise", meaning, items)
 
 
 def _at_chance(sweep: Sweep) -> Data:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from workflow_scripts.analysis.outcomes import Outcome, objective_means, of_variant
 from workflow_scripts.analysis.tables import NAMES, read_tables
+from workflow_scripts.benchmarks.understanding.harness import own_variant
 from workflow_scripts.files import read_json
 from workflow_scripts.records import read_table
 from workflow_scripts.report.settings import ReportJob
@@ -23,6 +24,7 @@ class Sweep:
     results: Path
     capeval: pd.DataFrame  # overall rows of the sweep's captioners, indexed by captioner
     scores: pd.DataFrame  # of the variant that the regression explains
+    own_figures: pd.DataFrame  # the same ones by lmms-eval's own rules, of what it asked
     categories: pd.DataFrame  # the parts of generation benchmarks, as scores: `variant` is the category
     regression: pd.DataFrame
     models: pd.DataFrame
@@ -77,6 +79,7 @@ def read_sweep(job: ReportJob, results: Path, aggregates: Path | None) -> Sweep:
         results=results,
         capeval=overall,
         scores=of_variant(scores, job.analysis.variant),
+        own_figures=scores[scores.variant == own_variant("lmms-eval", job.analysis.variant)],
         categories=scores[(scores.objective == "generation") & scores.variant.notna()],
         regression=read_table(results / "regression.csv", "regression"),
         models=read_table(results / "regression_models.csv", "regression_models"),

@@ -9,7 +9,8 @@
 
 Files in: the model's manifest, and per benchmark its files or another harness's results of this model. Files out: every
 answer as it was given and as it was read; one score a benchmark and variant (written last). Raw answers wait and stay
-in raw_answers/ beside --out. Benchmarks of the blocks world are answered in this process, without the engine.
+in raw_answers/ beside --out, and what lmms-eval was asked for in lmms_eval/. Benchmarks of the blocks world are
+answered in this process, without the engine.
 """
 
 from collections import Counter
@@ -22,9 +23,9 @@ from workflow_scripts.benchmarks.understanding.brought import read_results
 from workflow_scripts.command import load_spec, parser, run
 from workflow_scripts.files import fingerprint, read_json, write_run_record
 from workflow_scripts.model_folders import manifest_folder
-from workflow_scripts.plan import EvaluateJob, ServingJob, asked_of_engine
+from workflow_scripts.plan import EvaluateJob, ServingJob, asked_of_engine, asked_of_lmms_eval
 from workflow_scripts.records import write_table
-from workflow_scripts.vlm import blocks_benchmarks
+from workflow_scripts.vlm import blocks_benchmarks, through_lmms_eval
 from workflow_scripts.vlm.ask import ask, asked_engine
 from workflow_scripts.vlm.scale import check_evaluation
 from workflow_scripts.vlm.scoring import score as score_blocks
@@ -44,29 +45,37 @@ def main(argv: list[str] | None = None) -> None:
     answers, scores, facts = {}, {}, {}
 
     # All files are read before anything heavy begins, so that what is missing shows at once.
-    blocks, asked = {}, []
-    engine_asked = asked_of_engine(job.benchmarks)
+    blocks, asked, harness_asked = {}, [], []
+    engine_asked, lmms_eval_asked = asked_of_engine(job.benchmarks), asked_of_lmms_eval(job.benchmarks)
     for name, benchmark in job.benchmarks.items():
         if benchmark.results is not None:
             answers[name], scores[name] = read_results(name, benchmark)
         elif name in engine_asked:
-            asked.append((BENCHMARKS[name], read_questions(BENCHMARKS[name], benchmark.path)))
+            questions = read_questions(BENCHMARKS[name], benchmark.path)
+            (harness_asked if name in lmms_eval_asked else asked).append((BENCHMARKS[name], questions))
         else:
             blocks[name] = blocks_benchmarks.read_questions(benchmark.path)
 
     if blocks:
         answers |= blocks_benchmarks.answer(model, job.model, blocks, job.max_new_tokens)
         scores |= {name: [score_blocks(name, answers[name])] for name in blocks}
-    if asked:
+    if asked or harness_asked:
         engines.check(asked_engine(job.engine, model, 1), "understanding")
         weights = fingerprint(read_json(args.model)["files"])
+    if harness_asked:
+        facts["lmms_eval"] = through_lmms_eval.version()
+        kept = args.out.parent / "lmms_eval"
+        for name, folder in through_lmms_eval.ask(job, serving, args.model, weights, harness_asked, kept).items():
+            answered = job.benchmarks[name].model_copy(update={"results": str(folder)})
+            answers[name], scores[name] = read_results(name, answered)
+    if asked:
         raw, engine_facts = ask(job, serving, model, weights, asked, args.out.parent / "raw_answers")
         for benchmark, questions in asked:
             rows = raw[benchmark.name]
             answers[benchmark.name] = [answer_row(benchmark, q, rows[q.id]["raw_answer"]) for q in questions]
             scores[benchmark.name] = score(benchmark, answers[benchmark.name])
         ends = {name: dict(Counter(row["finish_reason"] for row in rows.values())) for name, rows in raw.items()}
-        facts = {"finish_reasons": ends, **engine_facts}
+        facts |= {"finish_reasons": ends, **engine_facts}
     all_answers = [row for name in job.benchmarks for row in answers[name]]
     write_table(args.answers, all_answers, "answers")
     write_run_record(args.out, job.model_dump(mode="json"), num_questions=len(all_answers), **facts)

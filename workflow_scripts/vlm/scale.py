@@ -1,6 +1,7 @@
 """What training and measuring need to be there, checked before anything heavy is imported or any work begins."""
 
 from workflow_scripts.benchmarks import UNDERSTANDING
+from workflow_scripts.benchmarks.understanding.lmms_eval_tasks import faults_of_asked
 from workflow_scripts.errors import UserError, unknown
 from workflow_scripts.plan import EvaluateJob, asked_of_engine
 from workflow_scripts.spec import Source, VlmStage
@@ -20,6 +21,8 @@ def check_evaluation(job: EvaluateJob) -> None:
             raise unknown("understanding.benchmarks", name, UNDERSTANDING)
         if benchmark.results is None or benchmark.path is not None:
             check_folder(f"understanding.benchmarks.{name}", benchmark)
+    for name, fault in faults_of_asked(job.benchmarks, job.engine.engine if job.engine else None).items():
+        raise UserError(f"understanding.benchmarks.{name}.harness: {fault}")
     if asked_of_engine(job.benchmarks) and job.engine is None:
         raise UserError(f"--spec: 'engine' is null, but {asked_of_engine(job.benchmarks)[0]} needs one")
 

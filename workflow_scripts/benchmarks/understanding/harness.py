@@ -13,6 +13,13 @@ from typing import Any
 from workflow_scripts.benchmarks.understanding import BENCHMARKS
 from workflow_scripts.errors import UserError, unknown
 
+ROUNDING = 0.01  # of 100; harnesses round their figures
+
+
+def own_variant(harness: str, variant: str) -> str:
+    """What a variant is called whose figure is the harness's own, beside ours from the same answers."""
+    return f"{harness}: {variant}"
+
 
 @dataclass(frozen=True)
 class Figure:

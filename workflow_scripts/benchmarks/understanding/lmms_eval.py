@@ -19,6 +19,7 @@ from workflow_scripts.files import read_jsonl
 
 log = logging.getLogger("capsweep")
 
+_SUBMISSIONS = "submissions"  # a folder beside, of what a task hands in somewhere: other files of such names
 _JUDGED = "circular accuracy, answers matched by a model"
 
 # Benchmark to the tasks that can give it, the first that was run is taken, and what of the task each variant is.
@@ -148,7 +149,7 @@ def _agrees(sample: dict[str, Any], question: Question) -> bool:
 
 def _runs(folder: Path) -> dict[str, tuple[Path, dict[str, Any]]]:
     """Every task that was run, with its file."""
-    files = sorted(folder.rglob("*_results.json"))
+    files = sorted(file for file in folder.rglob("*_results.json") if file.parent.name != _SUBMISSIONS)
     if not files:
         raise UserError(f"{folder}: no file *_results.json of lmms-eval")
     runs: dict[str, tuple[Path, dict[str, Any]]] = {}

@@ -50,6 +50,14 @@ def pair_accuracy(marks: Marks) -> Estimate:
     return all_correct(marks, marks.groups)
 
 
+def mended_answer(question: Question) -> str:
+    """The right letter: with two options, where the published one is wrong, the other."""
+    (published,) = question.answers
+    if question.id not in PUBLISHED_KEY:
+        return published
+    return next(letter for letter in question.options if letter != published)
+
+
 def mend_key(marks: Marks) -> Marks:
     """The same answers against the corrected key: with two options, the wrong ones become right."""
     if marks.guessing:
