@@ -1,17 +1,21 @@
 """Image files as every model sees them: upright, RGB, 8 bits, transparency on white, the first frame.
 
 A path names a file, or a member of a plain tar in place: `shards/00012.tar#1536+20481/000120034.jpg` is the 20481
-bytes from byte 1536 of shards/00012.tar on, which the archive calls 000120034.jpg. One seek and one read get it.
+bytes from byte 1536 of shards/00012.tar on, which the archive calls 000120034.jpg. One seek and one read get it. In a
+zip it is the member whose local header begins at that byte, and its compressed size.
 """
 
 import io
 import re
 import warnings
+import zipfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from PIL import Image
+
+from workflow_scripts import zips
 
 # JPEG includes MPO. Others have decoders that are slow, run programs (EPS) or are no photographs.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
@@ -19,7 +23,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", "
 MAX_PIXELS = 2 * Image.MAX_IMAGE_PIXELS  # 179 million: where Pillow refuses, from the header alone
 
 _SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM", b"II*\0", b"MM\0*")
-_MEMBER = re.compile(r"(.+?\.(?:tar|parquet))#(\d+)\+(\d+)/", re.IGNORECASE | re.DOTALL)
+_MEMBER = re.compile(r"(.+?\.(?:tar|zip|parquet))#(\d+)\+(\d+)/", re.IGNORECASE | re.DOTALL)
 _EXIF_ORIENTATION = 0x0112
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -44,8 +48,8 @@ class BadImage(OSError):
 
 
 class Place(NamedTuple):
-    """Where an image inside an archive lies: in a tar, `start` and `length` are bytes; in a Parquet file (only while
-    the pool is built), row group and row."""
+    """Where an image inside an archive lies: in a tar or zip, `start` and `length` are bytes; in a Parquet file (only
+    while the pool is built), row group and row."""
 
     archive: Path
     start: int
@@ -70,16 +74,28 @@ def container(path: str | Path) -> Path:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The bytes of an image. Raises FileNotFoundError without its file, BadImage where the archive ends too early."""
+    """The bytes of an image. Raises FileNotFoundError without its file, BadImage where the archive ends too early or
+    (zips) does not have it there as its checksum says."""
     place = place_of(path)
     if place is None:
         return Path(path).read_bytes()
     with place.archive.open("rb") as file:
+        if place.archive.suffix.lower() == ".zip":
+            return _zip_member(place, file)
         file.seek(place.start)
         content = file.read(place.length)
     if len(content) < place.length:
         raise BadImage("truncated", f"{place.archive} ends before byte {place.start + place.length}")
     return content
+
+
+def _zip_member(place: Place, file: BinaryIO) -> bytes:
+    try:
+        return zips.read_member(file, place.start, place.length)
+    except EOFError as error:
+        raise BadImage("truncated", f"{place.archive}: {error}") from None
+    except zipfile.BadZipFile as error:
+        raise BadImage("corrupt", f"{place.archive}: {error}") from None
 
 
 def read_rgb(path: str | Path, max_pixels: int | None = None) -> Image.Image:

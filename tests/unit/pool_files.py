@@ -3,6 +3,7 @@
 import io
 import struct
 import tarfile
+import zipfile
 import zlib
 
 import numpy as np
@@ -71,6 +72,15 @@ def write_tar(path, members):
             member = tarfile.TarInfo(name)
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
+    return path
+
+
+def write_zip(path, members, method=zipfile.ZIP_STORED):
+    """A zip of {name: bytes}."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
     return path
 
 

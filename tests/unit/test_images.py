@@ -1,12 +1,14 @@
+import io
 import struct
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from pool_files import BOMB, SIZE, animation, encode, photo, pixels, png, rotated, write_tar
+from pool_files import BOMB, SIZE, animation, encode, photo, pixels, png, rotated, write_tar, write_zip
 
-from workflow_scripts import images
+from workflow_scripts import images, zips
 from workflow_scripts.captions.match import PictureIndex
 from workflow_scripts.engines import Picture
 from workflow_scripts.errors import UserError
@@ -166,6 +168,67 @@ def test_members_of_a_tar_are_read_in_place(tmp_path):
         read_bytes(member_path(archive, len(bytes_of_tar) - 4, 10, "a.png"))
     with pytest.raises(FileNotFoundError):
         read_rgb(member_path(tmp_path / "gone.tar", 0, 4, "a.png"))
+
+
+def zip_paths(archive):
+    return [member_path(archive, start, length, name) for name, start, length in zips.list_members(archive)]
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_members_of_a_zip_are_read_in_place(tmp_path, method, monkeypatch):
+    members = {"00453/a.png": photo(1), "00453/": b"", "flat.bmp": encode(Image.new("RGB", (300, 300)), "BMP")}
+    archive = write_zip(tmp_path / "x.zip", members, method)
+    first, flat = zip_paths(archive)
+    assert first.endswith("/00453/a.png") and images.container(first) == archive
+    monkeypatch.setattr(zipfile, "ZipFile", lambda *_: pytest.fail("the directory was read again"))
+    assert read_bytes(first) == photo(1) and read_bytes(flat) == members["flat.bmp"]
+    assert read_rgb(flat).size == (300, 300)
+    with pytest.raises(FileNotFoundError):
+        read_bytes(first.replace("x.zip", "gone.zip"))
+
+
+def test_members_of_a_streamed_zip_are_read_in_place(tmp_path):
+    """A zip written to a pipe has its sizes and checksums behind the members, where an in-place read does not look."""
+
+    class Pipe(io.BytesIO):
+        def seekable(self):
+            return False
+
+        def tell(self):
+            raise io.UnsupportedOperation
+
+    pipe = Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as opened:
+        opened.writestr("a.png", photo(1))
+        opened.writestr("b.png", photo(2))
+    (tmp_path / "x.zip").write_bytes(pipe.getvalue())
+    assert [read_bytes(path) for path in zip_paths(tmp_path / "x.zip")] == [photo(1), photo(2)]
+
+
+def test_what_is_wrong_with_a_zip_is_said(tmp_path):
+    archive = write_zip(tmp_path / "x.zip", {"a.png": photo(1), "b.png": photo(2)})
+    sound, (first, second) = archive.read_bytes(), zip_paths(archive)
+    place = images.place_of(second)
+
+    def broken(content, path):
+        archive.write_bytes(content)
+        with pytest.raises(BadImage) as caught:
+            read_bytes(path)
+        return str(caught.value)
+
+    assert "truncated" in broken(sound[: place.start + 100], second)
+    assert "truncated" in broken(sound[: place.start + 10], second)
+    assert "another checksum" in broken(sound.replace(photo(1), photo(3)), first)
+    assert "no member begins at byte 5" in broken(sound, member_path(archive, 5, 100, "a.png"))
+    assert "packed by method 14" in broken(
+        write_zip(tmp_path / "x.zip", {"a.png": photo(1)}, zipfile.ZIP_LZMA).read_bytes(), first
+    )
+    deflated = write_zip(tmp_path / "x.zip", {"a.bmp": encode(Image.new("RGB", (99, 99)), "BMP")}, zipfile.ZIP_DEFLATED)
+    (path,) = zip_paths(deflated)
+    start, length = images.place_of(path)[1:]
+    content = deflated.read_bytes()
+    assert "does not inflate" in broken(content[: start + 35] + b"\xff" * 40 + content[start + 75 :], path)
+    assert "is cut, or over" in broken(content, member_path(archive, start, length - 9, "a.bmp"))
 
 
 def test_real_photographs_of_every_kind_decode(shared_path):
