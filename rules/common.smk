@@ -208,6 +208,11 @@ def trained_model(wildcards):
     return dict(pipeline=wildcards.pipeline, seed=int(wildcards.seed), captioner=wildcards.captioner)
 
 
+def conversations_of(stage):
+    """The index of a training stage's conversations. `stage` gives the stage from the wildcards."""
+    return lambda wildcards: f"{RESULTS}/conversations/{plan.conversations_name(stage(wildcards))}/index.parquet"
+
+
 def t2i_pipeline(wildcards):
     return CONFIG.generation.pipelines[wildcards.pipeline]
 

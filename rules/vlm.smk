@@ -2,6 +2,32 @@
 
 VLM = f"{RESULTS}/understanding/{{pipeline}}/seed-{{seed}}"
 EVALUATE = plan.evaluate_environment(CONFIG)
+CONVERSATIONS = plan.conversations_of(CONFIG)
+
+
+rule index_conversations:
+    input:
+        data=lambda wildcards: files_of(CONVERSATIONS[wildcards.conversations].data),
+    output:
+        f"{RESULTS}/conversations/{{conversations}}/index.parquet",
+    log:
+        f"{RESULTS}/logs/conversations/{{conversations}}.log",
+    benchmark:
+        f"{RESULTS}/logs/conversations/{{conversations}}.tsv"
+    wildcard_constraints:
+        conversations=one_of(CONVERSATIONS),
+    conda:
+        "../envs/core.yaml"
+    threads: threads_of(lambda wildcards: CONFIG.understanding.index_needs)
+    resources:
+        **request(lambda wildcards: CONFIG.understanding.index_needs),
+    params:
+        spec=lambda wildcards: plan.as_param(plan.index_job(CONFIG, CONVERSATIONS[wildcards.conversations])),
+    message:
+        "Check the conversations {wildcards.conversations}"
+    shell:
+        "{resources.python} -m workflow_scripts.vlm.index --spec {params.spec:q} --threads {threads}"
+        " --out {output} > {log} 2>&1"
 
 
 rule assemble_vlm:
@@ -31,7 +57,7 @@ rule assemble_vlm:
 rule align_vlm:
     input:
         model=vlm_start,
-        data=lambda wildcards: files_of(vlm_pipeline(wildcards).align.data),
+        conversations=conversations_of(lambda wildcards: vlm_pipeline(wildcards).align),
     output:
         model=f"{VLM}/align/model.json",
         training=f"{VLM}/align/training.csv",
@@ -51,14 +77,14 @@ rule align_vlm:
         "Align {wildcards.pipeline}, seed {wildcards.seed}"
     shell:
         "{resources.srun}{resources.python} {resources.launch} workflow_scripts.vlm.align --spec {params.spec:q}"
-        "{resources.start} --out {output.model} --log-table {output.training} --loader-workers {resources.loader_workers} > {log} 2>&1"
+        "{resources.start} --conversations {input.conversations} --out {output.model} --log-table {output.training} --loader-workers {resources.loader_workers} > {log} 2>&1"
 
 
 if CONFIG.jobs == "apart":
 
     rule train_vlm:
         input:
-            data=lambda wildcards: files_of(vlm_pipeline(wildcards).sft.data),
+            conversations=conversations_of(lambda wildcards: vlm_pipeline(wildcards).sft),
             start=rules.align_vlm.output.model,
             pool=f"{RESULTS}/pool/images.parquet",
             captions=f"{RESULTS}/captions/{{captioner}}/captions.json",
@@ -81,7 +107,7 @@ if CONFIG.jobs == "apart":
         shell:
             "{resources.srun}{resources.python} {resources.launch} workflow_scripts.vlm.train --spec {params.spec:q}"
             " --start {input.start} --pool {input.pool} --captions {input.captions}"
-            " --out {output.model} --log-table {output.training} --loader-workers {resources.loader_workers} > {log} 2>&1"
+            " --conversations {input.conversations} --out {output.model} --log-table {output.training} --loader-workers {resources.loader_workers} > {log} 2>&1"
 
     rule evaluate_vlm:
         input:
@@ -113,7 +139,8 @@ else:
 
     rule train_and_evaluate_vlm:
         input:
-            data=lambda wildcards: files_of(vlm_pipeline(wildcards).sft.data, *CONFIG.understanding.benchmarks.values()),
+            benchmarks=files_of(*CONFIG.understanding.benchmarks.values()),
+            conversations=conversations_of(lambda wildcards: vlm_pipeline(wildcards).sft),
             brought=lambda wildcards: plan.brought_results(CONFIG, **trained_model(wildcards)),
             start=rules.align_vlm.output.model,
             pool=f"{RESULTS}/pool/images.parquet",
@@ -142,5 +169,5 @@ else:
         shell:
             "{resources.python} -m workflow_scripts --specs {params.specs:q}"
             " vlm.train --start {input.start} --pool {input.pool} --captions {input.captions}"
-            " --out {output.model} --log-table {output.training} --loader-workers {resources.loader_workers}"
+            " --conversations {input.conversations} --out {output.model} --log-table {output.training} --loader-workers {resources.loader_workers}"
             " + vlm.evaluate --model {output.model} --answers {output.answers} --out {output.scores} > {log} 2>&1"

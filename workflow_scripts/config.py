@@ -12,7 +12,15 @@ from workflow_scripts.benchmarks import UNDERSTANDING
 from workflow_scripts.benchmarks.generation.roles import MODELS
 from workflow_scripts.benchmarks.understanding.lmms_eval_tasks import faults_of_asked
 from workflow_scripts.errors import UserError, nearest
-from workflow_scripts.plan import asked_of_engine, assets_of, in_world, pipelines_of
+from workflow_scripts.plan import (
+    asked_of_engine,
+    assets_of,
+    conversations_name,
+    conversations_of,
+    in_world,
+    index_job,
+    pipelines_of,
+)
 from workflow_scripts.spec import BASELINES, Config
 from workflow_scripts.t2i.benchmarks import GENERATION
 
@@ -143,7 +151,8 @@ def _faults_between_sections(raw: dict[str, Any], config: Config | None) -> list
 
 def _faults_of_whole(config: Config) -> list[str]:
     """What a config needs as a whole, once every section is sound by itself."""
-    faults = _faults_of_analysis(config) + _faults_of_assets(config) + _faults_of_scorers(config)
+    checks = (_faults_of_analysis, _faults_of_assets, _faults_of_scorers, _faults_of_conversations)
+    faults = [fault for check in checks for fault in check(config)]
     if config.published is not None:
         return faults
     for key in ("captioners", "captioning", "pool", "capeval"):
@@ -220,6 +229,22 @@ def _faults_of_scorers(config: Config) -> list[str]:
                 faults.append(f"{place}.{role}.through: {model.through!r} does not fit, expected one of {choices}")
             elif model.hub and not ways[model.through].on_hub:
                 faults.append(f"{place}.{role}.hub: not for {model.through!r}, give its folder as `path`")
+    return faults
+
+
+def _faults_of_conversations(config: Config) -> list[str]:
+    """Data sets that two stages want in different ways: there is one list for both."""
+    faults, first = [], conversations_of(config)
+    for pipeline, one in config.understanding.pipelines.items():
+        for name, stage in (("align", one.align), ("sft", one.sft)):
+            other = first[conversations_name(stage)]
+            mine, its = (index_job(config, of).model_dump() for of in (stage, other))
+            faults += [
+                f"understanding.pipelines.{pipeline}.{name}.{key}: {mine[key]}, but another stage with the data "
+                f"{conversations_name(stage)} has {its[key]}"
+                for key in ("data", "images", "faulty_samples")
+                if mine[key] != its[key]
+            ]
     return faults
 
 

@@ -6,6 +6,7 @@ done. `stage_version` is raised by hand when a stage's code changes its results:
 edited comment.
 """
 
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -203,6 +204,15 @@ class DiagnoseJob(Section):
     captioners: list[str]
     data: Source
     num_examples: int = 3
+
+
+class IndexJob(Section):
+    """List and check a data set of conversations."""
+
+    stage_version: int = 1
+    data: Source
+    images: Path | None = None
+    faulty_samples: Literal["error", "leave_out"] = "error"
 
 
 class AssembleJob(Section):
@@ -597,6 +607,26 @@ def reliability_job(config: Config) -> ReliabilityJob:
 def diagnose_job(config: Config) -> DiagnoseJob:
     """Whose captions are looked into."""
     return DiagnoseJob(captioners=list(config.captioners), data=_settled(config.capeval.data, config.assets))
+
+
+def conversations_name(stage: VlmStage) -> str:
+    """What a stage's data set of conversations is called: `owner--name`, or its path with `--` for `/`."""
+    return asset_name(stage.data) if stage.data.hub else re.sub(r"[^\w.-]+", "--", str(stage.data.path)).strip("-")
+
+
+def index_job(config: Config, stage: VlmStage) -> IndexJob:
+    """How a stage's data set of conversations is listed."""
+    settled = _settled(stage, config.assets)
+    return IndexJob(data=settled.data, images=settled.images, faulty_samples=settled.faulty_samples)
+
+
+def conversations_of(config: Config) -> dict[str, VlmStage]:
+    """Every data set of conversations by name, and the first stage that reads it."""
+    stages = (stage for one in config.understanding.pipelines.values() for stage in (one.align, one.sft))
+    found: dict[str, VlmStage] = {}
+    for stage in stages:
+        found.setdefault(conversations_name(stage), stage)
+    return found
 
 
 def assemble_job(config: Config, pipeline: str, seed: int) -> AssembleJob:

@@ -33,6 +33,14 @@ SCHEMAS: dict[str, pa.Schema] = {
     "pool_files": _schema(path=_TEXT, stamp=_TEXT, reason=_TEXT, detail=_TEXT),
     "pool_hashes": _schema(path=_TEXT, image_id=_TEXT, reason=_TEXT, detail=_TEXT),
     "pool_checks": _schema(packed=_TEXT, width=_COUNT, height=_COUNT, notes=_TEXT, reason=_TEXT, detail=_TEXT),
+    # A data set of conversations: where row `index` of its JSON file lies (bytes), the paths of its images as
+    # `images.read_rgb` reads them, and why it cannot be trained on, null where it can.
+    "conversations": _schema(index=_COUNT, offset=_COUNT, length=_COUNT, id=_TEXT, images=pa.list_(_TEXT), fault=_TEXT),
+    # What is wrong with them, a row each; `image` is null where it is the text.
+    "faulty_samples": _schema(sample=_TEXT, id=_TEXT, image=_TEXT, reason=_TEXT, detail=_TEXT),
+    # Work of an index that is being built. `stamp` is the file's size and time of change, null where it cannot be seen;
+    # `reason` is null for a sound image.
+    "image_checks": _schema(path=_TEXT, stamp=_TEXT, reason=_TEXT, detail=_TEXT),
     # One caption an image; `error` is null for a sound caption and names the fault otherwise.
     "captions": _schema(
         image_id=_TEXT,

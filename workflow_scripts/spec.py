@@ -328,7 +328,20 @@ Module = Literal["vision", "projector", "language"]
 class VlmStage(Optimisation):
     """One training stage of a vision-language model."""
 
-    data: Source = Field(description="conversations in LLaVA's JSON shape: data.json and the images beside it")
+    data: Source = Field(
+        description="conversations in LLaVA's JSON shape (an array or lines): the file, or a folder with data.json or "
+        "only one JSON file"
+    )
+    images: Path | None = Field(
+        None,
+        description="folder or zip in which the conversations' images are named; default: `images` or `images.zip` "
+        "beside the file",
+    )
+    faulty_samples: Literal["error", "leave_out"] = Field(
+        "error",
+        description="conversations that cannot be trained on (an image is missing or does not decode, turns do not "
+        "alternate): all are listed, then the sweep stops or goes on without them",
+    )
     train: list[Module] = Field(description="modules that learn; the others are frozen")
     vision_from_layer: int = Field(0, ge=0, description="first vision layer that learns, where `vision` does")
     max_length: int = Field(2048, gt=0, description="longest sample in tokens, image tokens included")
@@ -425,6 +438,7 @@ class Understanding(Section):
     serving: Serving = Serving()
     max_model_len: int = Field(4096, gt=0, description="context of the engine in tokens, images included")
     max_new_tokens: int = Field(1024, gt=0, description="longest answer in tokens")
+    index_needs: Needs = Needs()
     evaluate_needs: Needs = Needs()
 
     @model_validator(mode="after")

@@ -17,6 +17,7 @@ PAPER = {
     "judge_captions": 10,
     "score_captions": 10,
     "assemble_vlm": 2,
+    "index_conversations": 2,
     "align_vlm": 2,
     "train_vlm": 2 * 10,
     "evaluate_vlm": 2 * 10,
@@ -89,7 +90,8 @@ def test_one_captioners_scores_plan_that_captioner_alone(checkout):
     counts = job_counts(checkout, "results/scores/qwen3-vl-8b.csv", "results/capeval/qwen3-vl-8b/scores.csv")
     per_captioner = {rule: n // 10 for rule, n in PAPER.items() if n % 10 == 0}
     assert {rule: n for rule, n in counts.items() if rule in per_captioner} == per_captioner
-    assert counts["align_vlm"] == counts["encode_latents"] == 2 and counts["build_pool"] == 1
+    assert counts["align_vlm"] == counts["encode_latents"] == counts["index_conversations"] == 2
+    assert counts["build_pool"] == 1
     assert not FINAL & counts.keys()
 
 
@@ -97,7 +99,7 @@ def test_stage_1_and_latents_run_once_a_pipeline_and_seed(checkout, small):
     small["seeds"] = [0, 1]
     (checkout / "seeds.yaml").write_text(yaml.safe_dump(small | {"results": "seeds"}))
     counts = job_counts(checkout, "seeds/regression.csv", "--configfile", "seeds.yaml")
-    assert counts["align_vlm"] == 2 * 2 and counts["encode_latents"] == 2
+    assert counts["align_vlm"] == 2 * 2 and counts["encode_latents"] == counts["index_conversations"] == 2
     assert counts["train_vlm"] == 2 * 2 * 2 and counts["collect_captions"] == 2
 
 
@@ -158,6 +160,16 @@ def test_a_prompt_reruns_its_captioners_chain_and_the_final_tables(done, small):
         "score_images",
         "collect_captioner",
     } == again.keys() - FINAL
+
+
+def test_leaving_faulty_conversations_out_indexes_that_data_set_and_trains_on_it(done, small):
+    def edit(config):
+        for pipeline in config["understanding"]["pipelines"].values():
+            pipeline["sft"]["faulty_samples"] = "leave_out"
+
+    again = edited(done, small, edit)
+    assert again["index_conversations"] == ["small/conversations/liuhaotian--LLaVA-Instruct-150K/index.parquet"]
+    assert again.keys() - FINAL == {"index_conversations", "train_vlm", "evaluate_vlm", "collect_captioner"}
 
 
 def test_order_of_keys_labels_and_needs_rerun_no_stage(done, small):

@@ -20,7 +20,7 @@ from workflow_scripts.benchmarks.understanding.lmms_eval_tasks import TASKS
 from workflow_scripts.benchmarks.understanding.make_tiny import make
 from workflow_scripts.files import read_jsonl, read_run_record
 from workflow_scripts.records import read_table
-from workflow_scripts.vlm import align, evaluate
+from workflow_scripts.vlm import align, evaluate, index
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGE = {
@@ -68,8 +68,10 @@ def trained(tiny_model, tmp_path_factory):
     shown = {"vision_feature_layer": -2, "image_size": 32, "pad_to_square": True}
     model = {"base": {"path": str(base)}, "chat_template": "blocks", **shown}
     spec = {"model": model, "stage": {"data": {"path": str(folder)}, **STAGE}, "seed": 0}
+    listed = str(folder / "index" / "index.parquet")
+    index.main(["--spec", json.dumps({"data": {"path": str(folder)}}), "--out", listed])
     out = ["--out", str(folder / "model.json"), "--log-table", str(folder / "training.csv")]
-    align.main(["--spec", json.dumps(spec), *out])
+    align.main(["--spec", json.dumps(spec), "--conversations", listed, *out])
     return model, folder / "model.json"
 
 

@@ -199,3 +199,13 @@ def test_assets_have_one_name_each(root):
 @pytest.mark.parametrize("path", docs.documents(), ids=lambda path: path.name)
 def test_documents_are_as_the_models_make_them(path):
     assert path.read_text(encoding="utf-8") == docs.documents()[path], "run `make docs`"
+
+
+def test_two_stages_share_one_list_of_their_conversations(raw):
+    text = faults_of(
+        raw, lambda c: c["understanding"]["pipelines"]["siglip-qwen3"]["sft"].update(faulty_samples="leave_out")
+    )
+    assert (
+        "understanding.pipelines.siglip-qwen3.sft.faulty_samples: leave_out, but another stage with the data "
+        "liuhaotian--LLaVA-Instruct-150K has error" in text
+    )

@@ -4,13 +4,12 @@ import time
 
 import pytest
 import torch
-from vlm_helpers import SETTLED, align_spec, make_base, make_conversations, model_spec
+from vlm_helpers import SETTLED, align_spec, conversations, make_base, make_conversations, model_spec
 
 from workflow_scripts import pace, training
 from workflow_scripts.errors import UserError
 from workflow_scripts.spec import VlmModel, VlmStage
 from workflow_scripts.vlm.batches import Batches
-from workflow_scripts.vlm.data import read_conversations
 from workflow_scripts.vlm.flops import training_flops
 from workflow_scripts.vlm.model import freeze, load
 from workflow_scripts.vlm.trainer import LlavaTrainer
@@ -97,7 +96,7 @@ def run(base, samples, folder, loader_workers, **changes):
 
 
 def test_loader_workers_change_no_result(tmp_path, base, data):
-    samples = read_conversations(data)
+    samples = list(conversations(data))
     (plain, batches), *others = (run(base, samples, tmp_path / str(n), n, global_batch=8) for n in (0, 1, 2))
     for other, _ in others:
         assert [[row[name] for name in SETTLED if name != "epoch"] for row in other.curve] == [
@@ -116,7 +115,7 @@ def test_loader_workers_change_no_result(tmp_path, base, data):
 
 @pytest.mark.parametrize("loader_workers", [0, 2])
 def test_a_broken_image_stops_with_its_name_alone(tmp_path, base, data, loader_workers):
-    samples = read_conversations(data)
+    samples = list(conversations(data))
     (tmp_path / "broken.png").write_bytes(b"no image")
     samples[9] = samples[9].__class__(samples[9].key, (tmp_path / "broken.png",), samples[9].turns)
     with pytest.raises(UserError) as fault:
@@ -127,7 +126,7 @@ def test_a_broken_image_stops_with_its_name_alone(tmp_path, base, data, loader_w
 
 def test_the_last_step_is_in_the_curve(tmp_path, base, data, monkeypatch):
     monkeypatch.setattr(training, "_LOG_ROWS", 2)
-    trained, batches = run(base, read_conversations(data)[:28], tmp_path, 0)
+    trained, batches = run(base, list(conversations(data))[:28], tmp_path, 0)
     assert [row["step"] for row in trained.curve] == [3, 6, 7]
-    lengths = [len(ids) for ids, _ in batches.encode(read_conversations(data)[:28])]
+    lengths = [len(ids) for ids, _ in batches.encode(list(conversations(data))[:28])]
     assert trained.num_cut == sum(length > 16 for length in lengths)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from vlm_helpers import SETTLED, align_spec, make_base, make_conversations
+from vlm_helpers import SETTLED, align_spec, indexed, make_base, make_conversations
 
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_json, read_run_record
@@ -66,6 +66,7 @@ def run_align(spec, out, code=None, loader_workers=0):
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={devices}"] if devices > 1 else []
     arguments = ["--spec", json.dumps(spec), "--out", out / "model.json", "--log-table", out / "training.csv"]
     arguments += ["--loader-workers", str(loader_workers)]
+    arguments += indexed(spec)
     environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
     done = subprocess.run(
         [sys.executable, *launcher, out / "run.py", *arguments], env=environment, capture_output=True, text=True,
@@ -142,5 +143,13 @@ def test_the_wrong_number_of_processes_stops(tmp_path, base, data):
     spec = spec_of(base, data, devices=2, per_device_batch=2)
     with pytest.raises(UserError, match=r"devices is 2, this command was started as 1 process\(es\): start it with"):
         align.main(
-            ["--spec", json.dumps(spec), "--out", str(tmp_path / "m.json"), "--log-table", str(tmp_path / "t.csv")]
+            [
+                "--spec",
+                json.dumps(spec),
+                "--out",
+                str(tmp_path / "m.json"),
+                "--log-table",
+                str(tmp_path / "t.csv"),
+                *indexed(spec),
+            ]
         )

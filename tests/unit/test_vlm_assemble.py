@@ -11,7 +11,7 @@ from transformers import (
     CLIPVisionModel,
     SiglipVisionModel,
 )
-from vlm_helpers import STAGE, make_conversations
+from vlm_helpers import STAGE, indexed, make_conversations
 
 from workflow_scripts.errors import UserError
 from workflow_scripts.model_folders import manifest_folder
@@ -129,6 +129,7 @@ def test_alignment_starts_from_it(assembled, tmp_path):
     job = {"model": spec["model"], "stage": stage, "seed": 0}
     trained = tmp_path / "align" / "model.json"
     words = ["--spec", json.dumps(job), "--out", str(trained), "--log-table", str(tmp_path / "training.csv")]
+    words += indexed(job)
     with pytest.raises(UserError, match=r"--start: give the assembled model where model\.base is not given"):
         align.main(words)
     align.main([*words, "--start", str(out)])

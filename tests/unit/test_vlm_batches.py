@@ -139,6 +139,8 @@ def test_a_broken_image_stops(batches, tmp_path):
     (tmp_path / "a.png").write_bytes(b"no image")
     with pytest.raises(UserError, match=r"a\.png: not a readable image"):
         batches.pixels([tmp_path / "a.png"])
+    with pytest.raises(UserError, match=r"sample conversation:7: .*a\.png: not a readable image"):
+        batches([Sample("conversation:7", (tmp_path / "a.png",), (("what ?", "red"),))])
 
 
 def test_pad():

@@ -1,7 +1,6 @@
 """Samples and their order: what is left out is counted, and what a caption says moves nothing."""
 
 import hashlib
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from workflow_scripts.vlm.data import (
     caption_samples,
     in_order,
     question_samples,
-    read_conversations,
 )
 
 
@@ -116,42 +114,3 @@ def test_questions_follow_from_the_caption(tmp_path):
     assert 1 <= len(asked.turns) <= 3
     assert {answer for _, answer in asked.turns} <= {"large", "red", "circle", "gray", "topleft", "1", "yes", "no"}
     assert question_samples(captioned, 0) == question_samples(captioned, 0)
-
-
-def write_data(folder: Path, rows: list[dict]) -> Path:
-    (folder / "images").mkdir(exist_ok=True)
-    Image.new("RGB", (2, 2)).save(folder / "images" / "a.png")
-    (folder / "data.json").write_text(json.dumps(rows))
-    return folder
-
-
-def turns(*texts: str) -> list[dict]:
-    return [{"from": ("human", "gpt")[i % 2], "value": text} for i, text in enumerate(texts)]
-
-
-def test_conversations_in_llavas_shape(tmp_path):
-    rows = [
-        {"id": "a", "image": "a.png", "conversations": turns("<image>\nwhat ?", "red", "where ?", "topleft")},
-        {"id": "b", "image": "a.png", "conversations": turns("what ?\n<image>", "red")},
-        {"id": "c", "conversations": turns("hello", "yes")},
-    ]
-    image = tmp_path / "images" / "a.png"
-    assert read_conversations(write_data(tmp_path, rows)) == [
-        Sample("conversation:0", (image,), (("what ?", "red"), ("where ?", "topleft"))),
-        Sample("conversation:1", (image,), (("what ?", "red"),)),
-        Sample("conversation:2", (), (("hello", "yes"),)),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({"id": "a", "conversations": turns("hello")}, r"sample 0 \(id 'a'\): turns are \['human'\]"),
-        ({"id": "a", "conversations": []}, "turns are"),
-        ({"id": "a", "conversations": turns("<image> hello", "yes")}, "1 image marks for 0 image"),
-        ({"id": "a", "image": "b.png", "conversations": turns("x", "y")}, "1 image files are missing, first .*b.png"),
-    ],
-)
-def test_broken_conversations_stop(tmp_path, row, message):
-    with pytest.raises(UserError, match=message):
-        read_conversations(write_data(tmp_path, [row]))

@@ -7,7 +7,7 @@ import random
 import pytest
 import torch
 from PIL import Image
-from vlm_helpers import align_spec, make_base, make_conversations, model_spec
+from vlm_helpers import align_spec, indexed, make_base, make_conversations, model_spec
 
 from workflow_scripts.blocks.understanding import write_questions
 from workflow_scripts.blocks.world import describe, render, sample_scene, say
@@ -169,11 +169,12 @@ def test_from_alignment_to_scores(tmp_path, base):
     data, pool = make_conversations(tmp_path / "data", 8), make_captions(tmp_path / "pool", 10)
 
     def paths(name):
-        return ["--out", str(tmp_path / name / "model.json"), "--log-table", str(tmp_path / name / "training.csv")]
+        out = ["--out", str(tmp_path / name / "model.json"), "--log-table", str(tmp_path / name / "training.csv")]
+        return out + indexed(sft)
 
-    align.main(["--spec", json.dumps(align_spec(base, data, steps=2)), *paths("align")])
     sft = align_spec(base, data, steps=2)
     sft["stage"].update(caption_instruction="describe", max_caption_tokens=24, questions_from_captions=True)
+    align.main(["--spec", json.dumps(align_spec(base, data, steps=2)), *paths("align")])
     start = ["--start", str(tmp_path / "align" / "model.json"), "--pool", str(pool / "images.parquet")]
     train.main(["--spec", json.dumps(sft), *start, "--captions", str(pool / "captions.json"), *paths("sft")])
     record = read_run_record(tmp_path / "sft" / "model.json")

@@ -12,7 +12,7 @@ import sys
 import pytest
 import torch
 from safetensors.torch import load_file
-from vlm_helpers import SETTLED, align_spec, make_base, make_conversations, model_spec
+from vlm_helpers import SETTLED, align_spec, conversations, indexed, make_base, make_conversations, model_spec
 
 from workflow_scripts import training
 from workflow_scripts.errors import NotInThisVersion, UserError
@@ -22,7 +22,6 @@ from workflow_scripts.records import read_table
 from workflow_scripts.spec import Optimisation, VlmModel, VlmStage
 from workflow_scripts.vlm import align
 from workflow_scripts.vlm.batches import Batches
-from workflow_scripts.vlm.data import read_conversations
 from workflow_scripts.vlm.flops import training_flops
 from workflow_scripts.vlm.model import freeze, load, module_of
 from workflow_scripts.vlm.trainer import LlavaTrainer
@@ -71,7 +70,7 @@ def test_what_learns_moves_and_nothing_else(tmp_path, data, architecture, module
     learning = {name for name, p in model.named_parameters() if p.requires_grad}
     assert {module_of(name) for name in learning} == set(modules)
     before = {name: p.clone() for name, p in model.named_parameters()}
-    samples = read_conversations(data)[:12]
+    samples = list(conversations(data))[:12]
     train(model, samples, Batches(processor, False, 64), stage, tmp_path)
     moved = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
     assert moved == learning
@@ -94,7 +93,7 @@ def test_steps_are_those_of_a_plain_loop(tmp_path, base, data, schedule):
     stage = stage_of(base, data, schedule=schedule, max_grad_norm=0.5)
     model, processor = loaded(base)
     freeze(model, stage)
-    plain, batches, samples = copy.deepcopy(model), Batches(processor, False, 64), read_conversations(data)
+    plain, batches, samples = copy.deepcopy(model), Batches(processor, False, 64), list(conversations(data))
     curve = train(model, samples, batches, stage, tmp_path).curve
 
     learning = [p for p in plain.parameters() if p.requires_grad]
@@ -138,7 +137,7 @@ def test_accumulation_changes_nothing(tmp_path, base, data):
         model, processor = loaded(base)
         freeze(model, stage)
         batches, folder = Batches(processor, False, 64), tmp_path / str(per_device)
-        curve = train(model, read_conversations(data), batches, stage, folder).curve
+        curve = train(model, list(conversations(data)), batches, stage, folder).curve
         ends.append(([row["loss"] for row in curve], model.state_dict()))
     assert ends[0][0] == pytest.approx(ends[1][0], rel=1e-5)
     for name, tensor in ends[0][1].items():
@@ -158,7 +157,8 @@ def test_number_of_steps_and_warm_up():
 
 
 def run_align(spec, out) -> None:
-    align.main(["--spec", json.dumps(spec), "--out", str(out / "model.json"), "--log-table", str(out / "training.csv")])
+    words = ["--spec", json.dumps(spec), "--out", str(out / "model.json"), "--log-table", str(out / "training.csv")]
+    align.main([*words, *indexed(spec)])
 
 
 KILLED = """
@@ -183,6 +183,7 @@ def test_killed_and_resumed_equals_uninterrupted(tmp_path, base, data, caplog, r
     run_align(spec, tmp_path / "whole")
     out = tmp_path / "killed"
     arguments = ["--spec", json.dumps(spec), "--out", out / "model.json", "--log-table", out / "training.csv"]
+    arguments += indexed(spec)
     died = subprocess.run(
         [sys.executable, "-c", KILLED, *arguments], cwd=root, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
@@ -255,7 +256,7 @@ def test_a_lost_loss_stops(tmp_path, base, data):
     model, processor = loaded(base)
     freeze(model, stage)
     with pytest.raises(UserError, match=r"the loss is (nan|inf) at step"):
-        train(model, read_conversations(data), Batches(processor, False, 64), stage, tmp_path)
+        train(model, list(conversations(data)), Batches(processor, False, 64), stage, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -272,4 +273,15 @@ def test_what_cannot_be_done_yet_says_so(tmp_path, base, data, part, changes, ke
 
 def test_a_missing_folder_stops(tmp_path, base, data):
     with pytest.raises(UserError, match=r"align\.data: no such folder"):
-        run_align(align_spec(base, tmp_path / "nowhere"), tmp_path / "out")
+        align.main(
+            [
+                "--spec",
+                json.dumps(align_spec(base, tmp_path / "nowhere")),
+                "--conversations",
+                "index.parquet",
+                "--out",
+                str(tmp_path / "m.json"),
+                "--log-table",
+                str(tmp_path / "t.csv"),
+            ]
+        )

@@ -9,6 +9,9 @@ from PIL import Image
 
 from workflow_scripts.blocks.vlm_model import build_model, save_checkpoint
 from workflow_scripts.blocks.world import describe, render, sample_scene, say
+from workflow_scripts.vlm import index
+from workflow_scripts.vlm.conversations import Conversations
+from workflow_scripts.vlm.data import Samples
 
 MODEL = {"vision_feature_layer": -1, "image_size": 32, "pad_to_square": False, "chat_template": "blocks"}
 STRATEGIES = {"clip-llama": "default", "siglip-qwen3": "full"}
@@ -33,16 +36,34 @@ def make_conversations(folder: Path, count: int) -> Path:
     """Captions of `count` pictures as conversations."""
     (folder / "images").mkdir(parents=True)
     rows, rng = [], random.Random(0)
-    for index in range(count):
+    for number in range(count):
         scene = sample_scene(rng)
-        Image.fromarray(render(scene)).save(folder / "images" / f"{index}.png")
+        Image.fromarray(render(scene)).save(folder / "images" / f"{number}.png")
         turns = [
             {"from": "human", "value": "<image>\ndescribe"},
             {"from": "gpt", "value": say(describe(scene))},
         ]
-        rows.append({"id": str(index), "image": f"{index}.png", "conversations": turns})
+        rows.append({"id": str(number), "image": f"{number}.png", "conversations": turns})
     (folder / "data.json").write_text(json.dumps(rows))
     return folder
+
+
+def index_of(data: Path) -> Path:
+    """The index of the conversations in a folder, made where there is none yet."""
+    out = data.with_name(f"{data.name}-index") / "index.parquet"
+    if not out.exists():
+        index.main(["--spec", json.dumps({"data": {"path": str(data)}}), "--out", str(out)])
+    return out
+
+
+def indexed(spec: dict[str, Any]) -> list[str]:
+    """The words of a training command about the conversations of its spec."""
+    return ["--conversations", str(index_of(Path(spec["stage"]["data"]["path"])))]
+
+
+def conversations(data: Path) -> Samples:
+    """The conversations in a folder as samples."""
+    return Samples(Conversations(index_of(data), data / "data.json"))
 
 
 def model_spec(base: Path, architecture: str = "clip-llama") -> dict[str, Any]:

@@ -36,14 +36,15 @@ class Batches:
 
     def __call__(self, samples: Sequence[Sample]) -> dict[str, Any]:
         """input_ids, attention_mask, labels: int64 (N, L), padded on the right; pixel_values: float32 (I, 3, S, S);
-        counts: how many samples, of them cut, tokens, pairs of tokens of a sample, and images.
+        counts: how many samples, of them cut, tokens, pairs of tokens of a sample, and images. Raises
+        UserError naming the sample whose image does not read, or as `encode` does.
 
         Where no sample has an image, a blank one stands in the first row's padding, where nothing sees it: under
         ZeRO-3 a process that passed over the vision tower would let the others wait for its weights for ever.
         """
         whole = self.encode(samples)
         encoded = [self._cut(sample, ids, labels) for sample, (ids, labels) in zip(samples, whole, strict=True)]
-        images = [image for sample in samples for image in sample.images]
+        images = [image for sample in samples for image in self._images(sample)]
         lengths = [len(ids) for ids, _ in encoded]
         longest = max(lengths)
         blank = 0 if images else self.num_image_tokens
@@ -51,7 +52,7 @@ class Batches:
         batch["labels"] = pad([labels for _, labels in encoded], IGNORED, "right", longest + blank)["input_ids"]
         if blank:
             batch["input_ids"][0, longest:] = self.image_token_id
-        batch["pixel_values"] = self.pixels(images) if images else self._blank.clone()
+        batch["pixel_values"] = self._scaled(images) if images else self._blank.clone()
         batch["counts"] = {
             "samples": len(samples),
             "cut": sum(len(ids) > self.max_length for ids, _ in whole),
@@ -92,7 +93,16 @@ class Batches:
 
     def pixels(self, paths: Sequence[Path]) -> torch.Tensor:
         """float32 (I, 3, S, S), as the processor scales them. Raises UserError naming a file that is no image."""
-        images, processor = [self._read(path) for path in paths], self.processor.image_processor
+        return self._scaled([self._read(path) for path in paths])
+
+    def _images(self, sample: Sample) -> list[Image.Image]:
+        try:
+            return [self._read(path) for path in sample.images]
+        except UserError as error:
+            raise UserError(f"sample {sample.key}: {error}") from None
+
+    def _scaled(self, images: Sequence[Image.Image]) -> torch.Tensor:
+        processor = self.processor.image_processor
         side = processor.size["height"]
         # Resizing to the same size costs as much as all the rest.
         resize = any(image.size != (side, side) for image in images)

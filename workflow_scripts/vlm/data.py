@@ -1,4 +1,4 @@
-"""The samples of a training stage: conversations in LLaVA's JSON shape, and captions as conversations.
+"""The samples of a training stage: conversations of a data set, and captions as conversations.
 
 A sample's place in training follows from its key and the seed alone, never from what a caption says: every captioner
 is learnt from the same images in the same order.
@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 
 from workflow_scripts.errors import UserError
-from workflow_scripts.files import read_json
 from workflow_scripts.images import container
 
 IMAGE_MARK = "<image>"
@@ -106,30 +105,6 @@ class Ordered(Sequence[Sample]):
     def keys(self) -> list[str]:
         """The keys in order; no sample is read."""
         return [self._samples.key(int(index)) for index in self.order]
-
-
-def read_conversations(folder: Path) -> list[Sample]:
-    """The conversations of `data.json`; their images lie in the folder `images` beside it.
-
-    The image mark is taken out of the text: the image always stands first. Raises UserError naming the sample whose
-    turns do not alternate human, gpt, and the images that are missing.
-    """
-    samples = []
-    for index, row in enumerate(read_json(folder / "data.json")):
-        place = f"{folder / 'data.json'}: sample {index} (id {row.get('id')!r})"
-        turns = row.get("conversations", [])
-        speakers = [turn.get("from") for turn in turns]
-        if not turns or speakers != ["human", "gpt"] * (len(turns) // 2):
-            raise UserError(f"{place}: turns are {speakers}, expected human and gpt in turn")
-        said = [turn["value"].replace(IMAGE_MARK, "").strip() for turn in turns]
-        marks = sum(turn["value"].count(IMAGE_MARK) for turn in turns)
-        named = row.get("image") or []
-        images = tuple(folder / "images" / name for name in ([named] if isinstance(named, str) else named))
-        if marks != len(images) and (marks or len(images) > 1):  # one image without a mark stands first
-            raise UserError(f"{place}: {marks} image marks for {len(images)} images")
-        samples.append(Sample(f"conversation:{index}", images, tuple(zip(said[::2], said[1::2], strict=True))))
-    check_images(image for sample in samples for image in sample.images)
-    return samples
 
 
 def caption_samples(

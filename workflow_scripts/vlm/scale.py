@@ -10,8 +10,10 @@ _PIPELINE = "understanding.pipelines.<pipeline>"
 
 
 def check_training(stage_name: str, stage: VlmStage) -> None:
-    """Raise UserError where a folder is missing. `stage_name` is align or sft."""
-    check_folder(f"{_PIPELINE}.{stage_name}.data", stage.data)
+    """Raise UserError where the conversations are missing. `stage_name` is align or sft."""
+    data = stage.data.path
+    if data is None or not data.exists():
+        raise UserError(f"{_PIPELINE}.{stage_name}.data: no such folder or file: {data or stage.data.hub}")
 
 
 def check_evaluation(job: EvaluateJob) -> None:
