@@ -77,6 +77,7 @@ rule write_report:
         aggregates=rules.regress.input.aggregates,
         judging=judging_tables(),
         captions=caption_tables(),
+        conversations=all_conversations(),
         code=code_of("report"),
         templates=[str(path) for path in sorted(Path("workflow_scripts/report/templates").rglob("*.*"))],
     output:

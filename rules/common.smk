@@ -213,6 +213,11 @@ def conversations_of(stage):
     return lambda wildcards: f"{RESULTS}/conversations/{plan.conversations_name(stage(wildcards))}/index.parquet"
 
 
+def all_conversations():
+    """The indexes of all conversations that models are trained on."""
+    return expand(f"{RESULTS}/conversations/{{name}}/index.parquet", name=plan.conversations_of(CONFIG))
+
+
 def t2i_pipeline(wildcards):
     return CONFIG.generation.pipelines[wildcards.pipeline]
 

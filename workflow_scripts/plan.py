@@ -833,6 +833,7 @@ def report_job(config: Config) -> ReportJob:
         analysis=analysis_job(config),
         num_examples=config.report.num_examples,
         num_prompts=config.report.num_prompts,
+        conversations=list(conversations_of(config)),
         licences=licences,
     )
 

@@ -80,6 +80,7 @@ def write_sweep(results: Path, images: int = 12, seeds: tuple[int, ...] = (0,)) 
         analysis=analysis,
         num_examples=2,
         num_prompts=3,
+        conversations=["align", "instruct"],
         licences={"bases/model": "Apache-2.0"},
     )
 
@@ -122,6 +123,9 @@ class _Writer:
 
     def write(self, analysis: AnalysisJob) -> None:
         self.write_world()
+        for name in ("align", "instruct"):
+            index = f"conversations/{name}/index.parquet"
+            self.note(index, plan.IndexJob(data=SOURCE), num_conversations=1000, num_left_out={})
         capeval = [self.write_capeval(name) for name in CAPTIONERS]
         scores = [row for name in CAPTIONERS for row in self.write_models(name, capeval)]
         captioners = [

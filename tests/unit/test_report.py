@@ -325,6 +325,18 @@ def test_captions_left_out_of_training_are_told(copied):
     assert warning["items"] == ["sd3, seed 0, Late: 1 unusable"]
 
 
+def test_conversations_left_out_are_told(copied):
+    job, results = copied
+    path = results / "conversations/instruct/index.parquet.run.json"
+    left_out = {"missing": 355, "not_an_image": 2}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_left_out": left_out}))
+    (warning,) = warnings(read_sweep(job, results, None))
+    assert warning["title"] == "Conversations left out of training"
+    assert warning["items"] == [
+        "instruct: 355 missing, 2 not an image, of 1,000; all in conversations/instruct/left_out.csv"
+    ]
+
+
 @pytest.mark.parametrize(
     ("right", "of", "chance"), [(63, 240, 25), (71, 240, 25), (80, 240, 25), (26, 48, 50), (32, 48, 50)]
 )

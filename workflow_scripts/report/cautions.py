@@ -42,7 +42,7 @@ def warnings(sweep: Sweep) -> list[Data]:
     ]
     if not sweep.job.published:
         found += [_caption_faults(sweep), _capeval_faults(sweep), _left_out_of_training(sweep)]
-        found += [_judge_errs(sweep), _talks_to_judge(sweep)]
+        found += [_conversations_left_out(sweep), _judge_errs(sweep), _talks_to_judge(sweep)]
     return [warning for warning in found if warning["items"]]
 
 
@@ -158,6 +158,20 @@ def _left_out_of_training(sweep: Sweep) -> Data:
                     items.append(f"{pipeline}, seed {seed}, {sweep.label(captioner)}: {', '.join(told)}")
     meaning = "Captioners then differ in how much of their captions is trained on, not only in what they say."
     return _warning("Captions left out of training or cut there", meaning, items)
+
+
+def _conversations_left_out(sweep: Sweep) -> Data:
+    """What indexing counted, where faulty_samples is leave_out."""
+    items = []
+    for name in sweep.job.conversations:
+        record = read_run_record(sweep.results / "conversations" / name / "index.parquet")
+        told = ", ".join(f"{number:,} {reason.replace('_', ' ')}" for reason, number in record["num_left_out"].items())
+        if told:
+            items.append(
+                f"{name}: {told}, of {record['num_conversations']:,}; all in conversations/{name}/left_out.csv"
+            )
+    meaning = "No model is trained on them, whoever wrote the captions beside them."
+    return _warning("Conversations left out of training", meaning, items)
 
 
 def _training_faults(record: Data) -> list[str]:

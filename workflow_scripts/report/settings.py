@@ -17,4 +17,5 @@ class ReportJob(BaseModel):
     analysis: AnalysisJob = Field(description="the regression's settings: pipelines, benchmarks, seeds, named variants")
     num_examples: int = Field(4, ge=0, description="example images with captions and checklists")
     num_prompts: int = Field(4, ge=0, description="prompts a pipeline whose pictures are shown for every captioner")
+    conversations: list[str] = Field([], description="data sets of conversations that models are trained on")
     licences: dict[str, str] = Field({}, description="licence of each model and data set, by its name")
