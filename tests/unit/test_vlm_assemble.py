@@ -1,12 +1,13 @@
 """Models put together from parts: tiny ones of the real classes, with tokenizers of Vicuna's and Qwen3's kind."""
 
 import json
+import shutil
 
 import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
-from tiny_parts import build_parts, spec_of
+from tiny_parts import CORPUS, build_parts, spec_of
 from transformers import (
     CLIPVisionModel,
     SiglipVisionModel,
@@ -75,6 +76,36 @@ def test_the_folder_loads_and_sees(assembled, tmp_path):
     assert model.generation_config.eos_token_id == model.config.text_config.eos_token_id
 
 
+def test_vicunas_tokenizer_is_read_from_its_sentencepiece_model(parts, tmp_path):
+    """Its folder has no tokenizer.json. Tokens are those of the sentencepiece library itself."""
+    sentencepiece = pytest.importorskip("sentencepiece", reason="of envs/core.txt, `make` installs it")
+    folder = shutil.copytree(parts / "vicuna", tmp_path / "vicuna")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    (tmp_path / "corpus.txt").write_text("\n".join(CORPUS))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "corpus.txt"), model_prefix=str(folder / "tokenizer"), model_type="bpe", vocab_size=400,
+        byte_fallback=True, normalization_rule_name="identity", split_digits=True, remove_extra_whitespaces=False,
+        allow_whitespace_only_pieces=True, unk_id=0, bos_id=1, eos_id=2, pad_id=-1, minloglevel=2,
+    )  # fmt: skip
+    config = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": False, "legacy": False,
+              "pad_token": None, **{f"{name}_token": text for name, text in SPECIAL.items()}}  # fmt: skip
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+
+    spec = spec_of(parts, "vicuna", language={"path": str(folder)})
+    assemble.main(["--spec", json.dumps(spec), "--out", str(tmp_path / "model.json")])
+    _, processor = load(manifest_folder(tmp_path / "model.json"), VlmModel.model_validate(spec["model"]))
+    tokenizer = processor.tokenizer
+    published = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+    for text in (*CORPUS[:3], "the red  circle\n\n- 12345 é 漢", "a"):
+        assert tokenizer(text, add_special_tokens=False)["input_ids"] == published.encode(text)
+    assert (tokenizer.pad_token, len(tokenizer)) == ("<unk>", 401)  # and <image>
+    ((ids, labels),) = Batches(processor, True, 512).encode([Sample("a", (), (("how many?", "two"),))])
+    assert tokenizer.decode(ids).endswith("USER: how many? ASSISTANT: two</s>")
+    assert [token for token in labels if token != IGNORED] == [*published.encode("two"), tokenizer.eos_token_id]
+
+
+SPECIAL = {"unk": "<unk>", "bos": "<s>", "eos": "</s>"}
 VICUNA = (
     "<s>A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, detailed, "
     "and polite answers to the user's questions. USER: {images}describe ASSISTANT:[ the red circle</s>]"
