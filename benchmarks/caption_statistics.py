@@ -115,6 +115,11 @@ def measure(folder: Path, models: Path, threads: int) -> tuple[float, float, flo
     command += ["--captions", str(folder / "captions.json"), "--threads", str(threads)]
     for option, name in (("--out", "statistics"), ("--limits", "limits"), ("--lengths", "lengths")):
         command += [option, str(folder / f"{name}.csv")]
+    return measured(command)
+
+
+def measured(command: list[str]) -> tuple[float, float, float]:
+    """As `measure`, of any command. It must succeed."""
     started, worked, most = time.monotonic(), processor_seconds(), 0
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     while process.poll() is None:
