@@ -11,7 +11,7 @@ from transformers import LlavaForConditionalGeneration
 
 from workflow_scripts.model_folders import manifest_folder
 from workflow_scripts.spec import VlmModel
-from workflow_scripts.vlm import align, assemble
+from workflow_scripts.vlm import align, assemble, index
 from workflow_scripts.vlm.answering import write_answers
 from workflow_scripts.vlm.batches import Batches
 from workflow_scripts.vlm.model import load
@@ -49,7 +49,9 @@ def trained(request, tmp_path_factory):
     spec = spec_of(build_parts(folder / "parts", width=64, head_dim=32, layers=2), request.param)
     assemble.main(["--spec", json.dumps(spec), "--out", str(folder / "base/model.json")])
     stage = {"data": {"path": str(folder)}, **STAGE}
-    out = ["--out", str(folder / "model.json"), "--log-table", str(folder / "training.csv")]
+    listed = str(folder / "index" / "index.parquet")
+    index.main(["--spec", json.dumps({"data": {"path": str(folder)}}), "--out", listed])
+    out = ["--conversations", listed, "--out", str(folder / "model.json"), "--log-table", str(folder / "training.csv")]
     align.main(["--spec", json.dumps({**spec, "stage": stage}), "--start", str(folder / "base/model.json"), *out])
     return spec["model"], manifest_folder(folder / "model.json"), pictures
 

@@ -120,7 +120,7 @@ def test_a_broken_image_stops_with_its_name_alone(tmp_path, base, data, loader_w
     samples[9] = samples[9].__class__(samples[9].key, (tmp_path / "broken.png",), samples[9].turns)
     with pytest.raises(UserError) as fault:
         run(base, samples, tmp_path / "run", loader_workers)
-    assert str(fault.value).startswith(f"{tmp_path / 'broken.png'}: not a readable image")
+    assert str(fault.value).startswith(f"sample conversation:9: {tmp_path / 'broken.png'}: not a readable image")
     assert "\n" not in str(fault.value)
 
 
