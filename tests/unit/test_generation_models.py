@@ -19,6 +19,7 @@ GENEVAL = {
     "instances": ("mask2former", "assets/facebook--mask2former-swin-small-coco-instance"),
     "colors": ("clip", "assets/openai--clip-vit-large-patch14"),
 }
+MMDETS = "models/mask2former_swin-s-p4-w7-224_lsj_8x2_50e_coco"
 COMPBENCH = {
     "attributes": ("blip", "assets/Salesforce--blip-vqa-capfilt-large"),
     "objects": ("unidet", "models/UniDet_eval"),
@@ -46,7 +47,13 @@ def test_a_score_names_what_read_its_prompts(monkeypatch):
 @pytest.mark.parametrize(
     ("benchmark", "roles", "as_published"),
     [
+        ("geneval", GENEVAL | {"instances": ("mask2former", MMDETS)}, True),
         ("geneval", GENEVAL, False),
+        (
+            "geneval",
+            {"instances": ("mask2former", MMDETS), "colors": ("clip", "assets/openai--clip-vit-base-patch32")},
+            False,
+        ),
         ("dpg_bench", {"answers": ("modelscope", "models/mplug_visual-question-answering_coco_large_en")}, True),
         ("dpg_bench", {"answers": ("modelscope", "models/another")}, False),
         ("dpg_bench", {"answers": ("vllm", "assets/Qwen--Qwen2.5-VL-7B-Instruct")}, False),

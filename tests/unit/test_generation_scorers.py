@@ -222,12 +222,15 @@ def test_mask2former_sees_the_size_that_mmdet_gives(size, resized):
     assert mask2former.resized_size(*size) == resized
 
 
-def test_mask2former_sees_unsmoothed_normalised_pixels_in_multiples_of_32():
+@pytest.mark.parametrize(("height", "width"), [(40, 60), (100, 140)])
+def test_mask2former_sees_unsmoothed_normalised_pixels_in_multiples_of_32(height, width):
     picture = noise(5, 96, 64)
-    seen = mask2former.prepare(picture, (40, 60))
-    assert seen.shape == (3, 64, 64) and not seen[:, 40:].any() and not seen[:, :, 60:].any()
-    expected = (np.rint(bilinear(np.asarray(picture), 40, 60)) - mask2former.MEAN) / mask2former.STD
-    assert np.abs(seen[:, :40, :60].permute(1, 2, 0).numpy() - expected).max() < 1 / 57  # a level where .5 rounds
+    seen = mask2former.prepare(picture, (height, width))
+    assert all(side % 32 == 0 for side in seen.shape[1:])
+    levels = seen.permute(1, 2, 0).numpy() * mask2former.STD + mask2former.MEAN
+    assert np.abs(levels - np.rint(levels)).max() < 1e-4
+    assert np.abs(levels[height:] - 128).max() < 1e-4 and np.abs(levels[:, width:] - 128).max() < 1e-4
+    assert np.abs(levels[:height, :width] - bilinear(np.asarray(picture), height, width)).max() < 1.01  # levels of 255
 
 
 def test_instances_are_made_of_the_raw_outputs_in_the_pictures_size(opened):

@@ -99,8 +99,11 @@ class Way:
 MODELS: dict[str, dict[str, dict[str, Way]]] = {
     "geneval": {
         "instances": {
-            # The authors' weights are mmdet's own training of this model; transformers has its authors' training.
-            "mask2former": Way("transformers, instances made of the raw logits as mmdet does"),
+            # mmdet's own training of the model, converted; on the hub are weights of its authors' training.
+            "mask2former": Way(
+                "transformers, instances made of the raw logits as mmdet does",
+                "mask2former_swin-s-p4-w7-224_lsj_8x2_50e_coco",
+            ),
         },
         "colors": {"clip": Way("transformers, three templates", "openai/clip-vit-large-patch14")},
     },

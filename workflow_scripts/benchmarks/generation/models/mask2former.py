@@ -1,8 +1,8 @@
 """Mask2Former with Swin-S on COCO's instances, asked as mmdet asks it for GenEval.
 
-The picture is scaled to 800 pixels on its shorter side, at most 1333 on its longer one, bilinear without smoothing as
-OpenCV does it, and filled up to multiples of 32. The authors' weights are of the same model in mmdet's own training
-(46.1 mask AP, as here); transformers has those of Mask2Former's authors.
+The picture is scaled to 800 pixels on its shorter side, at most 1333 on its longer one, as OpenCV does it, and filled
+up to multiples of 32. GenEval's authors take weights of mmdet's own training, which `convert_mmdet` makes a folder of;
+the ones on the hub are of Mask2Former's authors.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from torch.nn.functional import interpolate, pad
+from torch.nn.functional import pad
 
 from workflow_scripts.benchmarks.generation.mask2former import instances
 from workflow_scripts.benchmarks.generation.models.loading import batches, device, load
@@ -20,6 +20,7 @@ from workflow_scripts.errors import UserError
 from workflow_scripts.spec import ScorerModel
 
 SHORTER, LONGER, MULTIPLE = 800, 1333, 32  # pixels
+GREY = 128
 MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # of 0-255, ImageNet's
 
 # GenEval's names of COCO's 80 classes, in COCO's order.
@@ -87,10 +88,29 @@ def resized_size(height: int, width: int) -> tuple[int, int]:
     return int(height * scale + 0.5), int(width * scale + 0.5)
 
 
+def scaled(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Pixels (h, w, 3) of uint8 scaled as OpenCV's bilinear does it: half-pixel centres, no smoothing, weights in steps
+    of 1/2048, whole numbers cut in between."""
+    left, right, to_left, to_right = _weights(pixels.shape[1], width)
+    above, below, to_above, to_below = _weights(pixels.shape[0], height)
+    values = pixels.astype(np.int32)
+    rows = (values[:, left] * to_left[:, None] + values[:, right] * to_right[:, None]) >> 4
+    both = ((rows[above] * to_above[:, None, None]) >> 16) + ((rows[below] * to_below[:, None, None]) >> 16)
+    return ((both + 2) >> 2).astype(np.uint8)
+
+
+def _weights(old: int, new: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """For each of the new places: the old ones before and after it, and their weights in 1/2048."""
+    at = ((np.arange(new) + 0.5) * (old / new) - 0.5).astype(np.float32).clip(0, old - 1)
+    before = np.floor(at).astype(int)
+    share = at - before.astype(np.float32)
+    weights = (np.rint(2048 * part).astype(np.int32) for part in (1 - share, share))
+    return before, np.minimum(before + 1, old - 1), *weights
+
+
 def prepare(picture: Image.Image, resized: tuple[int, int]) -> torch.Tensor:
-    """A picture as the model takes it: (3, height, width), both multiples of 32, filled up with zeros."""
-    values = torch.from_numpy(np.array(picture.convert("RGB"))).permute(2, 0, 1).float()
-    values = interpolate(values[None], size=resized, mode="bilinear", align_corners=False)[0].round()
-    values = (values - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]
+    """A picture as the model takes it: (3, height, width), both multiples of 32, filled up with grey."""
+    values = torch.from_numpy(scaled(np.asarray(picture.convert("RGB")), *resized)).permute(2, 0, 1).float()
     height, width = resized
-    return pad(values, (0, -width % MULTIPLE, 0, -height % MULTIPLE))
+    values = pad(values, (0, -width % MULTIPLE, 0, -height % MULTIPLE), value=GREY)
+    return (values - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]
