@@ -51,10 +51,13 @@ def run(world, folder, captions=None, only_main=False, budget=200, side=32, load
     return load_file(manifest_folder(out) / WEIGHTS), read_table(curve, "training"), out
 
 
-def test_the_whole_transformer_learns_and_nothing_else(world, tmp_path):
+@pytest.mark.parametrize(
+    "how", [{}, {"precision": "bf16", "gradient_checkpointing": True}], ids=["plain", "bf16, recomputed"]
+)
+def test_the_whole_transformer_learns_and_nothing_else(world, tmp_path, how):
     base = world[1]
     before = {path: path.read_bytes() for path in base.rglob("*") if path.is_file()}
-    weights, curve, out = run(world, tmp_path)
+    weights, curve, out = run(world, tmp_path, **how)
     old = load_file(base / "transformer" / WEIGHTS)
     assert weights.keys() == old.keys()
     still = [name for name in weights if torch.equal(weights[name], old[name])]
@@ -205,11 +208,16 @@ def test_loader_workers_change_no_result(world, tmp_path, budget):
     assert curve.share_waiting.between(0, 1).all()
 
 
-def test_four_at_once_learn_as_two_and_two(world, tmp_path):
-    _, one_curve, _ = run(world, tmp_path / "one", steps=3)
-    _, two_curve, _ = run(world, tmp_path / "two", steps=3, per_device_batch=2)
-    assert two_curve.loss.tolist() == pytest.approx(one_curve.loss.tolist(), rel=1e-3)
-    assert two_curve.grad_norm.tolist() == pytest.approx(one_curve.grad_norm.tolist(), rel=1e-3)
+@pytest.mark.parametrize(
+    ("how", "tolerance"),
+    [({}, 1e-3), ({"gradient_checkpointing": True}, 1e-3), ({"precision": "bf16"}, 2e-2)],
+    ids=["plain", "recomputed", "bf16"],
+)
+def test_four_at_once_learn_as_two_and_two(world, tmp_path, how, tolerance):
+    _, one_curve, _ = run(world, tmp_path / "one", steps=3, **how)
+    _, two_curve, _ = run(world, tmp_path / "two", steps=3, per_device_batch=2, **how)
+    assert two_curve.loss.tolist() == pytest.approx(one_curve.loss.tolist(), rel=tolerance)
+    assert two_curve.grad_norm.tolist() == pytest.approx(one_curve.grad_norm.tolist(), rel=tolerance)
 
 
 def test_bf16_keeps_master_weights_and_recomputing_changes_nothing(world, tmp_path):

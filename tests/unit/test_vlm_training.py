@@ -52,6 +52,9 @@ def train(model, samples, batches, stage, folder, loader_workers=0) -> training.
 
 
 @pytest.mark.parametrize(
+    "how", [{}, {"precision": "bf16", "gradient_checkpointing": True}], ids=["plain", "bf16, recomputed"]
+)
+@pytest.mark.parametrize(
     ("architecture", "modules", "from_layer", "feature_layer"),
     [
         ("clip-llama", ["projector"], 0, -1),
@@ -62,10 +65,10 @@ def train(model, samples, batches, stage, folder, loader_workers=0) -> training.
         ("siglip-qwen3", ["vision"], 0, -1),
     ],
 )
-def test_what_learns_moves_and_nothing_else(tmp_path, data, architecture, modules, from_layer, feature_layer):
+def test_what_learns_moves_and_nothing_else(tmp_path, data, architecture, modules, from_layer, feature_layer, how):
     base = make_base(tmp_path / "base", architecture)
     model, processor = loaded(base, architecture, vision_feature_layer=feature_layer)
-    stage = stage_of(base, data, train=modules, vision_from_layer=from_layer, steps=3)
+    stage = stage_of(base, data, train=modules, vision_from_layer=from_layer, steps=3, **how)
     num_learning = freeze(model, stage)
     learning = {name for name, p in model.named_parameters() if p.requires_grad}
     assert {module_of(name) for name in learning} == set(modules)
@@ -74,6 +77,7 @@ def test_what_learns_moves_and_nothing_else(tmp_path, data, architecture, module
     train(model, samples, Batches(processor, False, 64), stage, tmp_path)
     moved = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
     assert moved == learning
+    assert all(p.dtype == torch.float32 for p in model.parameters())
     assert num_learning == sum(before[name].numel() for name in learning)
     if "vision" in modules:
         layers = {int(name.split("layers.")[1][0]) for name in learning if "vision" in name and "layers." in name}
@@ -129,19 +133,41 @@ def test_steps_are_those_of_a_plain_loop(tmp_path, base, data, schedule):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=2e-5, msg=name)
 
 
-def test_accumulation_changes_nothing(tmp_path, base, data):
+@pytest.mark.parametrize(
+    ("how", "tolerance"),
+    [({}, 1e-5), ({"gradient_checkpointing": True}, 1e-5), ({"precision": "bf16"}, 5e-3)],
+    ids=["plain", "recomputed", "bf16"],
+)
+def test_accumulation_changes_nothing(tmp_path, base, data, how, tolerance):
     """One batch of 8 and two of 4 give the same losses and weights, though captions differ in length."""
     ends = []
     for per_device in (8, 4):
-        stage = stage_of(base, data, global_batch=8, per_device_batch=per_device, steps=4)
+        stage = stage_of(base, data, global_batch=8, per_device_batch=per_device, steps=4, **how)
         model, processor = loaded(base)
         freeze(model, stage)
         batches, folder = Batches(processor, False, 64), tmp_path / str(per_device)
         curve = train(model, list(conversations(data)), batches, stage, folder).curve
         ends.append(([row["loss"] for row in curve], model.state_dict()))
-    assert ends[0][0] == pytest.approx(ends[1][0], rel=1e-5)
-    for name, tensor in ends[0][1].items():
-        torch.testing.assert_close(tensor, ends[1][1][name], rtol=1e-3, atol=2e-5, msg=name)
+    assert ends[0][0] == pytest.approx(ends[1][0], rel=tolerance)
+    if "precision" not in how:
+        for name, tensor in ends[0][1].items():
+            torch.testing.assert_close(tensor, ends[1][1][name], rtol=1e-3, atol=2e-5, msg=name)
+
+
+def test_recomputed_activations_and_bf16_learn_alike(tmp_path, base, data):
+    ends = {}
+    for name, how in {"plain": {}, "recomputed": {"gradient_checkpointing": True},
+                      "bf16": {"precision": "bf16"}}.items():  # fmt: skip
+        model, processor = loaded(base)
+        stage = stage_of(base, data, **how)
+        freeze(model, stage)
+        batches = Batches(processor, False, 64)
+        curve = train(model, list(conversations(data)), batches, stage, tmp_path / name).curve
+        ends[name] = [row["loss"] for row in curve], model.state_dict()
+    assert ends["recomputed"][0] == ends["plain"][0]
+    assert all(torch.equal(tensor, ends["plain"][1][name]) for name, tensor in ends["recomputed"][1].items())
+    assert ends["bf16"][0] != ends["plain"][0]
+    assert ends["bf16"][0] == pytest.approx(ends["plain"][0], rel=5e-3)
 
 
 def test_number_of_steps_and_warm_up():
