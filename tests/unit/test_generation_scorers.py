@@ -118,6 +118,39 @@ def test_a_picture_gets_the_same_alone_and_in_any_batch(opened, role):
     assert len(set(np.round(flat(alone), 6))) > 3 or role == "colors"  # pictures make a difference
 
 
+@pytest.mark.parametrize("role", list(TINY))
+def test_where_memory_runs_out_batches_are_halved_for_good(opened, role):
+    pictures = PICTURES[:1] + PICTURES[3:] if role in ("colors", "instances") else PICTURES
+    expected, model = ASK[role](opened(role), pictures), opened(role, 5)
+    module = model._model.owlv2 if role == "objects" else model._model
+    if role not in ("instances", "depth"):
+        module = module.vision_model
+    seen = []
+
+    def refuse(module, args, kwargs):
+        seen.append(len(kwargs["pixel_values"]))
+        if seen[-1] > 2:
+            raise torch.OutOfMemoryError
+
+    module.register_forward_pre_hook(refuse, with_kwargs=True)
+    found = ASK[role](model, pictures)
+    assert labels(found) == labels(expected) and flat(found) == pytest.approx(flat(expected), abs=1e-2, rel=1e-3)
+    assert max(seen) > 2 and model._in_batches.size <= 2
+    seen.clear()
+    ASK[role](model, pictures)
+    assert max(seen) <= 2
+
+
+def test_a_picture_that_memory_does_not_hold_is_an_error(opened):
+    def refuse(module, args, kwargs):
+        raise torch.OutOfMemoryError
+
+    model = opened("depth")
+    model._model.register_forward_pre_hook(refuse, with_kwargs=True)
+    with pytest.raises(UserError, match=r"dpt: one picture exceeds the GPU's memory"):
+        model.depths(PICTURES, (8, 8))
+
+
 def test_nothing_asked_is_nothing_said(opened):
     assert opened("similarity").similarities([]) == opened("colors").colors([]) == []
     assert opened("attributes").probabilities([]) == opened("instances").detect([]) == []

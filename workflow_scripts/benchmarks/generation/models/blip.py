@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from PIL import Image
 
-from workflow_scripts.benchmarks.generation.models.loading import CLIP_MEAN, CLIP_STD, batches, load, pixels
+from workflow_scripts.benchmarks.generation.models.loading import CLIP_MEAN, CLIP_STD, Batches, load, pixels
 from workflow_scripts.errors import UserError
 from workflow_scripts.spec import ScorerModel
 
@@ -31,7 +31,7 @@ class YesProbability:
     def __init__(self, source: ScorerModel, batch: int, serving: Any = None) -> None:
         from transformers import AutoTokenizer, BlipForQuestionAnswering
 
-        self._model, self._batch = load(source, BlipForQuestionAnswering), batch
+        self._model, self._in_batches = load(source, BlipForQuestionAnswering), Batches(batch, source.path)
         self._tokenizer = AutoTokenizer.from_pretrained(source.path, local_files_only=True)
         if self._tokenizer.convert_tokens_to_ids(["yes", "no"]) != [YES, NO]:
             raise UserError(f"{source.path}: its tokens yes and no are not {YES} and {NO}: this is no BLIP-VQA")
@@ -49,13 +49,19 @@ class YesProbability:
         for place, (picture, _) in enumerate(asked):
             places.setdefault(id(picture), []).append(place)
         found: dict[int, float] = {}
-        for some in batches(list(places.values()), self._batch):
-            seen_NPD = self._encode([asked[group[0]][0] for group in some])
-            row_of = {place: row for row, group in enumerate(some) for place in group}
+
+        def ask(groups: Sequence[list[int]]) -> list[list[int]]:
+            """Put the questions at these places, each group about one picture."""
+            seen_NPD = self._encode([asked[group[0]][0] for group in groups])
+            row_of = {place: row for row, group in enumerate(groups) for place in group}
             for alike in _of_one_length(row_of, tokens):
-                for part in batches(alike, self._batch):
+                for start in range(0, len(alike), self._in_batches.size):
+                    part = alike[start : start + self._in_batches.size]
                     values = self._ask(seen_NPD[[row_of[place] for place in part]], [tokens[place] for place in part])
                     found.update(zip(part, values, strict=True))
+            return list(groups)
+
+        self._in_batches(list(places.values()), ask)
         return [found[place] for place in range(len(asked))]
 
     def _tokens(self, question: str) -> list[int]:

@@ -12,7 +12,7 @@ from PIL import Image
 from torch.nn.functional import normalize
 
 from workflow_scripts.benchmarks.generation.geneval import COLORS
-from workflow_scripts.benchmarks.generation.models.loading import CLIP_MEAN, CLIP_STD, batches, load, once, pixels
+from workflow_scripts.benchmarks.generation.models.loading import CLIP_MEAN, CLIP_STD, Batches, load, once, pixels
 from workflow_scripts.benchmarks.generation.roles import Detection
 from workflow_scripts.errors import UserError
 from workflow_scripts.spec import ScorerModel
@@ -27,32 +27,32 @@ class _Clip:
     def __init__(self, source: ScorerModel, batch: int, serving: Any = None) -> None:
         from transformers import AutoTokenizer, CLIPModel
 
-        self._model, self._batch, self._folder = load(source, CLIPModel), batch, source.path
+        self._model, self._folder = load(source, CLIPModel), source.path
+        self._in_batches = Batches(batch, source.path)
         self._tokenizer = AutoTokenizer.from_pretrained(source.path, local_files_only=True)
         self._side = self._model.config.vision_config.image_size
 
-    @torch.inference_mode()
-    def _pictures(self, pictures: Sequence[Image.Image]) -> torch.Tensor:
-        """(N, dimensions), of length 1."""
-        found = []
-        for some in batches(pictures, self._batch):
-            inputs = torch.stack([pixels(square(picture, self._side), CLIP_MEAN, CLIP_STD) for picture in some])
-            features = self._model.get_image_features(inputs.to(self._model.device)).pooler_output
-            found.append(normalize(features, dim=-1))
-        return torch.cat(found)
+    def _pictures(self, pictures: Sequence[Image.Image]) -> list[torch.Tensor]:
+        """The direction of each, (dimensions,) of length 1."""
+        return self._in_batches(pictures, self._encode_pictures)
+
+    def _texts(self, texts: Sequence[str]) -> list[torch.Tensor]:
+        """The direction of each, (dimensions,) of length 1. Raises UserError for one that CLIP cannot read whole."""
+        return self._in_batches(texts, self._encode_texts)
 
     @torch.inference_mode()
-    def _texts(self, texts: Sequence[str]) -> torch.Tensor:
-        """(N, dimensions), of length 1. Raises UserError for a text that CLIP cannot read whole."""
-        found = []
+    def _encode_pictures(self, pictures: Sequence[Image.Image]) -> torch.Tensor:
+        inputs = torch.stack([pixels(square(picture, self._side), CLIP_MEAN, CLIP_STD) for picture in pictures])
+        return normalize(self._model.get_image_features(inputs.to(self._model.device)).pooler_output, dim=-1)
+
+    @torch.inference_mode()
+    def _encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
         longest = self._model.config.text_config.max_position_embeddings
-        for some in batches(texts, self._batch):
-            inputs = self._tokenizer(list(some), padding=True, return_tensors="pt").to(self._model.device)
-            for text, mask in zip(some, inputs["attention_mask"], strict=True):
-                if mask.sum() > longest:
-                    raise UserError(f"{self._folder}: CLIP reads {longest} tokens, this text has more: {text!r}")
-            found.append(normalize(self._model.get_text_features(**inputs).pooler_output, dim=-1))
-        return torch.cat(found)
+        inputs = self._tokenizer(list(texts), padding=True, return_tensors="pt").to(self._model.device)
+        for text, mask in zip(texts, inputs["attention_mask"], strict=True):
+            if mask.sum() > longest:
+                raise UserError(f"{self._folder}: CLIP reads {longest} tokens, this text has more: {text!r}")
+        return normalize(self._model.get_text_features(**inputs).pooler_output, dim=-1)
 
 
 class TextSimilarity(_Clip):
@@ -89,7 +89,7 @@ class ColorClassifier(_Clip):
         """(colours, dimensions): the direction of each colour for an object of this name."""
         if name not in self._of_name:
             texts = [template.format(color=color, name=name) for color in COLORS for template in TEMPLATES]
-            by_color = self._texts(texts).unflatten(0, (len(COLORS), len(TEMPLATES)))
+            by_color = torch.stack(self._texts(texts)).unflatten(0, (len(COLORS), len(TEMPLATES)))
             self._of_name[name] = normalize(by_color.mean(dim=1), dim=-1)
         return self._of_name[name]
 

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch.nn.functional import interpolate
 
-from workflow_scripts.benchmarks.generation.models.loading import batches, load, pixels
+from workflow_scripts.benchmarks.generation.models.loading import Batches, load, pixels
 from workflow_scripts.errors import UserError
 from workflow_scripts.spec import ScorerModel
 
@@ -28,21 +28,22 @@ class DepthEstimator:
 
         # The first stage of fusion has nothing to add to: transformers makes the weights, no checkpoint has them.
         unused = r"^neck\.fusion_stage\.layers\.0\.residual_layer1\."
-        self._model, self._batch = load(source, DPTForDepthEstimation, unused), batch
+        self._model, self._in_batches = load(source, DPTForDepthEstimation, unused), Batches(batch, source.path)
         if not self._model.config.is_hybrid:
             raise UserError(f"{source.path}: is no DPT-hybrid (its config says is_hybrid: false)")
         self._model.dpt.embeddings.image_size = (SIDE, SIDE)  # transformers scales the positions, then
 
-    @torch.inference_mode()
     def depths(self, pictures: Sequence[Image.Image], frame: tuple[int, int]) -> list[np.ndarray]:
         """How near each point is, 0-1 in steps of 1/255: (height, width) of the frame, more is nearer."""
-        found = []
-        for some in batches(pictures, self._batch):
-            scaled = [picture.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR) for picture in some]
-            inputs = torch.stack([pixels(picture, HALF, HALF) for picture in scaled]).to(self._model.device)
-            raw_NHW = self._model(pixel_values=inputs).predicted_depth
-            found += [in_frame(raw, picture.size, frame) for raw, picture in zip(raw_NHW, some, strict=True)]
-        return found
+        raw = self._in_batches(pictures, self._raw)
+        return [in_frame(one_HW, picture.size, frame) for one_HW, picture in zip(raw, pictures, strict=True)]
+
+    @torch.inference_mode()
+    def _raw(self, pictures: Sequence[Image.Image]) -> torch.Tensor:
+        """(N, height, width)."""
+        scaled = [picture.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR) for picture in pictures]
+        inputs = torch.stack([pixels(picture, HALF, HALF) for picture in scaled]).to(self._model.device)
+        return self._model(pixel_values=inputs).predicted_depth
 
 
 def in_frame(raw_HW: torch.Tensor, size: tuple[int, int], frame: tuple[int, int]) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Folders of transformers' models into memory, and pictures into what they take."""
 
+import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +15,8 @@ from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_json
 from workflow_scripts.model_folders import local_folder
 from workflow_scripts.spec import ScorerModel
+
+log = logging.getLogger("capsweep")
 
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 Item, Value = TypeVar("Item"), TypeVar("Value")
@@ -57,9 +60,28 @@ def pixels(picture: Image.Image, mean: Sequence[float], std: Sequence[float]) ->
     return torch.from_numpy((values - np.float32(mean)) / np.float32(std)).permute(2, 0, 1)
 
 
-def batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
-    """Items in runs of up to `size`."""
-    return (items[start : start + size] for start in range(0, len(items), size))
+class Batches:
+    """Work on items in runs of up to `size`, which is halved for good when the GPU's memory runs out."""
+
+    def __init__(self, size: int, folder: Path) -> None:
+        self.size, self._folder = size, folder
+
+    def __call__(self, items: Sequence[Item], work: Callable[[Sequence[Item]], Iterable[Value]]) -> list[Value]:
+        """All that `work` makes of runs of the items. Raises UserError where the memory does not hold one item."""
+        made: list[Value] = []
+        start = 0
+        while start < len(items):
+            some = items[start : start + self.size]
+            try:
+                made += work(some)
+                start += len(some)
+            except torch.OutOfMemoryError:
+                if len(some) == 1:
+                    raise UserError(f"{self._folder}: one picture exceeds the GPU's memory") from None
+                self.size = len(some) // 2
+                torch.cuda.empty_cache()
+                log.warning("%s: GPU memory ran out, from now on %d at once", self._folder, self.size)
+        return made
 
 
 def once(items: Sequence[Item], make: Callable[[list[Item]], Sequence[Value]]) -> list[Value]:

@@ -14,7 +14,7 @@ from PIL import Image
 from torch.nn.functional import pad
 
 from workflow_scripts.benchmarks.generation.mask2former import instances
-from workflow_scripts.benchmarks.generation.models.loading import batches, device, load
+from workflow_scripts.benchmarks.generation.models.loading import Batches, device, load
 from workflow_scripts.benchmarks.generation.roles import Detection
 from workflow_scripts.errors import UserError
 from workflow_scripts.spec import ScorerModel
@@ -55,7 +55,8 @@ class InstanceDetector:
         from transformers import Mask2FormerForUniversalSegmentation
 
         # The criterion's weights belong to the loss.
-        self._model, self._batch = load(source, Mask2FormerForUniversalSegmentation, unused=r"^criterion\."), batch
+        self._model = load(source, Mask2FormerForUniversalSegmentation, unused=r"^criterion\.")
+        self._in_batches = Batches(batch, source.path)
         labels = self._model.config.id2label
         if len(labels) != len(NAMES):
             raise UserError(f"{source.path}: knows {len(labels)} classes, expected COCO's {len(NAMES)}")
@@ -63,23 +64,29 @@ class InstanceDetector:
             if labels[number] not in (name, SYNONYMS.get(name)):
                 raise UserError(f"{source.path}: class {number} is {labels[number]!r}, expected COCO's {name!r}")
 
-    @torch.inference_mode()
     def detect(self, pictures: Sequence[Image.Image]) -> list[list[Detection]]:
         """All instances of each picture, of any confidence, at most 100 a picture. Those of one size share a batch."""
-        found: dict[int, list[Detection]] = {}
         by_size: dict[tuple[int, int], list[int]] = {}
         for place, picture in enumerate(pictures):
             by_size.setdefault(picture.size, []).append(place)
-        for (width, height), places in by_size.items():
-            resized = resized_size(height, width)
-            for some in batches(places, self._batch):
-                inputs = torch.stack([prepare(pictures[place], resized) for place in some]).to(device())
-                outputs = self._model(pixel_values=inputs)
-                padded = tuple(inputs.shape[-2:])
-                raw = zip(some, outputs.class_queries_logits, outputs.masks_queries_logits, strict=True)
-                for place, classes_QC, masks_QHW in raw:
-                    found[place] = instances(classes_QC, masks_QHW, padded, resized, (height, width), NAMES)
+        found: dict[int, list[Detection]] = {}
+        for places in by_size.values():
+            seen = self._in_batches([pictures[place] for place in places], self._detect)
+            found.update(zip(places, seen, strict=True))
         return [found[place] for place in range(len(pictures))]
+
+    @torch.inference_mode()
+    def _detect(self, pictures: Sequence[Image.Image]) -> list[list[Detection]]:
+        """Instances of pictures of one size."""
+        width, height = pictures[0].size
+        resized = resized_size(height, width)
+        inputs = torch.stack([prepare(picture, resized) for picture in pictures]).to(device())
+        outputs = self._model(pixel_values=inputs)
+        padded = tuple(inputs.shape[-2:])
+        return [
+            instances(classes_QC, masks_QHW, padded, resized, (height, width), NAMES)
+            for classes_QC, masks_QHW in zip(outputs.class_queries_logits, outputs.masks_queries_logits, strict=True)
+        ]
 
 
 def resized_size(height: int, width: int) -> tuple[int, int]:

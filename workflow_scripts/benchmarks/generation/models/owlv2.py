@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from workflow_scripts.benchmarks.generation.boxes import iou
-from workflow_scripts.benchmarks.generation.models.loading import CLIP_MEAN, CLIP_STD, batches, load, pixels
+from workflow_scripts.benchmarks.generation.models.loading import CLIP_MEAN, CLIP_STD, Batches, load, pixels
 from workflow_scripts.benchmarks.generation.roles import Detection
 from workflow_scripts.spec import ScorerModel
 
@@ -29,30 +29,29 @@ class ObjectDetector:
     def __init__(self, source: ScorerModel, batch: int, serving: Any = None) -> None:
         from transformers import AutoTokenizer, Owlv2ForObjectDetection
 
-        self._model, self._batch = load(source, Owlv2ForObjectDetection), batch
+        self._model, self._in_batches = load(source, Owlv2ForObjectDetection), Batches(batch, source.path)
         self._tokenizer = AutoTokenizer.from_pretrained(source.path, local_files_only=True)
         self._side = self._model.config.vision_config.image_size
         self._length = self._model.config.text_config.max_position_embeddings
 
-    @torch.inference_mode()
     def detect(self, pictures: Sequence[Image.Image], names: Sequence[Sequence[str]]) -> list[list[Detection]]:
         """Objects of each picture that bear one of its names, best first."""
-        found: list[list[Detection]] = []
-        for some in batches(list(zip(pictures, names, strict=True)), self._batch):
-            known = list(dict.fromkeys(name for _, wanted in some for name in wanted))
-            if not known:
-                found += [[] for _ in some]
-                continue
-            inputs = torch.stack([pixels(self._square(picture), CLIP_MEAN, CLIP_STD) for picture, _ in some])
-            feature_map, _ = self._model.image_embedder(pixel_values=inputs.to(self._model.device))
-            features_NPD = feature_map.flatten(1, 2)
-            asked = torch.tensor([[name in wanted for name in known] for _, wanted in some], device=features_NPD.device)
-            queries_NQD = self._queries(known).expand(len(some), -1, -1)
-            logits_NPQ, _ = self._model.class_predictor(features_NPD, queries_NQD, asked)
-            boxes_NP4 = self._model.box_predictor(features_NPD, feature_map)
-            raw = zip(some, logits_NPQ.sigmoid(), boxes_NP4, strict=True)
-            found += [self._kept(picture, scores, boxes, known) for (picture, _), scores, boxes in raw]
-        return found
+        return self._in_batches(list(zip(pictures, names, strict=True)), self._detect)
+
+    @torch.inference_mode()
+    def _detect(self, asked: Sequence[tuple[Image.Image, Sequence[str]]]) -> list[list[Detection]]:
+        known = list(dict.fromkeys(name for _, names in asked for name in names))
+        if not known:
+            return [[] for _ in asked]
+        inputs = torch.stack([pixels(self._square(picture), CLIP_MEAN, CLIP_STD) for picture, _ in asked])
+        feature_map, _ = self._model.image_embedder(pixel_values=inputs.to(self._model.device))
+        features_NPD = feature_map.flatten(1, 2)
+        wanted_NQ = torch.tensor([[name in names for name in known] for _, names in asked], device=features_NPD.device)
+        queries_NQD = self._queries(known).expand(len(asked), -1, -1)
+        logits_NPQ, _ = self._model.class_predictor(features_NPD, queries_NQD, wanted_NQ)
+        boxes_NP4 = self._model.box_predictor(features_NPD, feature_map)
+        raw = zip(asked, logits_NPQ.sigmoid(), boxes_NP4, strict=True)
+        return [self._kept(picture, scores, boxes, known) for (picture, _), scores, boxes in raw]
 
     def _square(self, picture: Image.Image) -> Image.Image:
         """The picture in the upper left of a square, as OWLv2 was trained."""

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from workflow_scripts.benchmarks.generation.models.loading import batches
+from workflow_scripts.benchmarks.generation.models.loading import Batches
 from workflow_scripts.benchmarks.generation.models.owlv2 import FRAME, MIN_SCORE
 from workflow_scripts.benchmarks.generation.roles import Detection
 from workflow_scripts.errors import UserError
@@ -52,21 +52,21 @@ class ObjectDetector:
         settings.MODEL.WEIGHTS = str(weights)
         settings.MODEL.ROI_HEADS.SCORE_THRESH_TEST = MIN_SCORE
         settings.MODEL.DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-        self._model, self._batch = DefaultPredictor(settings).model, batch
+        self._model, self._in_batches = DefaultPredictor(settings).model, Batches(batch, folder)
         self._labels = torch.load(labels, map_location="cpu", weights_only=True)["labels"]
 
-    @torch.inference_mode()
     def detect(self, pictures: Sequence[Image.Image], names: Sequence[Sequence[str]]) -> list[list[Detection]]:
         """Objects of each picture, best first, whatever is asked for."""
+        return self._in_batches(pictures, self._detect)
+
+    @torch.inference_mode()
+    def _detect(self, pictures: Sequence[Image.Image]) -> list[list[Detection]]:
+        inputs = [{"image": prepare(picture), "height": FRAME[0], "width": FRAME[1]} for picture in pictures]
         found = []
-        for some in batches(pictures, self._batch):
-            inputs = [{"image": prepare(picture), "height": FRAME[0], "width": FRAME[1]} for picture in some]
-            for output in self._model(inputs):
-                seen = output["instances"]
-                raw = zip(
-                    seen.pred_classes.tolist(), seen.scores.tolist(), seen.pred_boxes.tensor.tolist(), strict=True
-                )
-                found.append([Detection(self._labels[number], score, tuple(box)) for number, score, box in raw])
+        for output in self._model(inputs):
+            seen = output["instances"]
+            raw = zip(seen.pred_classes.tolist(), seen.scores.tolist(), seen.pred_boxes.tensor.tolist(), strict=True)
+            found.append([Detection(self._labels[number], score, tuple(box)) for number, score, box in raw])
         return found
 
 
