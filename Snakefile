@@ -6,7 +6,7 @@ from workflow_scripts.assets.lockfile import read_lock
 from workflow_scripts.config import check_config, read_yaml
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_json
-from workflow_scripts.spec import BASELINES
+from workflow_scripts.spec import BASELINES, INTERSECTION
 
 # A config file given on the command line replaces the default one: merged, two sweeps would mix without a word.
 if not workflow.overwrite_configfiles:
@@ -25,6 +25,8 @@ wildcard_constraints:
     asset=one_of(plan.assets_of(CONFIG)),
     captioner=one_of(CONFIG.captioners),
     seed=one_of(CONFIG.seeds),
+    selection=one_of([INTERSECTION, *CONFIG.captioners]),
+    pipeline=one_of(plan.pipelines_of(CONFIG)),
     job=r"\d{5}",
 
 

@@ -29,7 +29,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import PreTrainedTokenizerFast
 
 from workflow_scripts.captions.files import read_caption_file
-from workflow_scripts.captions.read import FINGERPRINT
+from workflow_scripts.captions.read import FINGERPRINT, ROW_GROUP
 from workflow_scripts.files import sha256_file, write_json
 from workflow_scripts.plan import CaptionStatisticsJob, TextReader
 from workflow_scripts.records import write_table
@@ -99,7 +99,7 @@ def write_captions(folder: Path, sentences: list[str], args: argparse.Namespace,
                 }
             )
         path = folder / f"{start // args.shard_size:05d}.parquet"
-        write_table(path, rows, "captions", {FINGERPRINT: "benchmark"})
+        write_table(path, rows, "captions", {FINGERPRINT: "benchmark"}, ROW_GROUP)
         shards.append({"path": path.name, "rows": len(rows), "sha256": sha256_file(path)})
     write_json(folder / "captions.json", {"fingerprint": "benchmark", "leave_out": ["cut"], "shards": shards})
 
@@ -115,6 +115,7 @@ def measure(folder: Path, models: Path, threads: int) -> tuple[float, float, flo
     command += ["--captions", str(folder / "captions.json"), "--threads", str(threads)]
     for option, name in (("--out", "statistics"), ("--limits", "limits"), ("--lengths", "lengths")):
         command += [option, str(folder / f"{name}.csv")]
+    command += ["--unusable", str(folder / "unusable.parquet")]
     return measured(command)
 
 

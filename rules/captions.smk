@@ -1,7 +1,9 @@
 """Captions of the pool: one job a range of shards and captioner, then one manifest and the
-statistics a captioner, and figures of all."""
+statistics a captioner, the images to train on, and figures of all."""
 
 CAPTION_JOBS = plan.caption_jobs(CONFIG)
+PIPELINES = [*CONFIG.understanding.pipelines, *CONFIG.generation.pipelines]
+SELECTION = f"{RESULTS}/selection/{plan.selection_of(CONFIG)}"
 
 
 rule caption_shards:
@@ -60,11 +62,15 @@ rule caption_statistics:
     input:
         captions=f"{RESULTS}/captions/{{captioner}}/captions.json",
         tokenizers=files_of(*(reader.model for reader in plan.text_readers(CONFIG).values())),
-        code=[f"workflow_scripts/captions/{name}.py" for name in ("statistics", "encoders", "degenerate", "read")],
+        code=[
+            f"workflow_scripts/captions/{name}.py"
+            for name in ("statistics", "encoders", "degenerate", "read", "selection")
+        ],
     output:
         statistics=f"{RESULTS}/captions/{{captioner}}/statistics.csv",
         limits=f"{RESULTS}/captions/{{captioner}}/limits.csv",
         lengths=f"{RESULTS}/captions/{{captioner}}/lengths.csv",
+        unusable=f"{RESULTS}/captions/{{captioner}}/unusable.parquet",
     log:
         f"{RESULTS}/logs/captions/{{captioner}}/statistics.log",
     benchmark:
@@ -81,7 +87,62 @@ rule caption_statistics:
     shell:
         "{resources.python} -m workflow_scripts.captions.statistics --spec {params.spec:q} --captions {input.captions}"
         " --threads {threads} --out {output.statistics} --limits {output.limits} --lengths {output.lengths}"
+        " --unusable {output.unusable} > {log} 2>&1"
+
+
+rule select_images:
+    input:
+        pool=f"{RESULTS}/pool/images.parquet",
+        unusable=selected_from,
+        code=[f"workflow_scripts/captions/{name}.py" for name in ("select", "selection")],
+    output:
+        selections=[f"{RESULTS}/selection/{{selection}}/{pipeline}.parquet" for pipeline in PIPELINES],
+        counts=f"{RESULTS}/selection/{{selection}}/counts.csv",
+    log:
+        f"{RESULTS}/logs/selection/{{selection}}.log",
+    benchmark:
+        f"{RESULTS}/logs/selection/{{selection}}.tsv"
+    conda:
+        "../envs/core.yaml"
+    threads: 1
+    resources:
+        mem_mb=16000,
+        runtime=60,
+        python=PYTHON,
+    params:
+        spec=lambda wildcards: plan.as_param(plan.select_job(CONFIG, wildcards.selection)),
+    message:
+        "Select the images to train on: {wildcards.selection}"
+    shell:
+        "{resources.python} -m workflow_scripts.captions.select --spec {params.spec:q} --pool {input.pool}"
+        " --unusable {input.unusable} --out-dir {RESULTS}/selection/{wildcards.selection} --counts {output.counts}"
         " > {log} 2>&1"
+
+
+# An edit of one captioner changes the selection for all, a little, and only its own models are trained again: training
+# takes the selection as `ancient`, and `compare_selections` says how far the other models are from it. Were an ancient
+# file missing while its job is to run, Snakemake would train them all. So they read a copy that is never away: a failed
+# `select_images` leaves it as it was, and `update` keeps it until it is replaced.
+rule settle_selection:
+    input:
+        f"{RESULTS}/selection/{{selection}}/{{pipeline}}.parquet",
+    output:
+        update(f"{RESULTS}/selection/{{selection}}/settled/{{pipeline}}.parquet"),
+    log:
+        f"{RESULTS}/logs/selection/{{selection}}.{{pipeline}}.log",
+    benchmark:
+        f"{RESULTS}/logs/selection/{{selection}}.{{pipeline}}.tsv"
+    localrule: True
+    conda:
+        "../envs/core.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    message:
+        "Settle the images to train {wildcards.pipeline} on: {wildcards.selection}"
+    shell:
+        "cp {input} {output}.new 2> {log} && mv {output}.new {output}"
 
 
 rule plot_captions:
@@ -111,7 +172,7 @@ rule plot_captions:
         runtime=30,
         python=PYTHON,
     params:
-        spec=plan.as_param(plan.collect_job(CONFIG)),
+        spec=plan.as_param(plan.captioners_job(CONFIG)),
     message:
         "Draw the figures of the captions"
     shell:

@@ -183,6 +183,7 @@ def caption_tables():
         for captioner in CONFIG.captioners
         for table in ("statistics", "limits")
     ]
+    tables += [f"{RESULTS}/selection/{INTERSECTION}/counts.csv", *rules.compare_selections.output]
     return [f"{RESULTS}/pool/left_out.csv", *tables, *rules.plot_captions.output]
 
 
@@ -197,6 +198,12 @@ def judging_tables():
         for name in ("diagnosis", "flagged")
     ]
     return tables + ([f"{RESULTS}/capeval/canaries.csv"] if plan.judge_is_model(CONFIG) else [])
+
+
+def selected_from(wildcards):
+    """The unusable captions behind a selection of images."""
+    captioners = plan.selected_from(CONFIG, wildcards.selection)
+    return [f"{RESULTS}/captions/{captioner}/unusable.parquet" for captioner in captioners]
 
 
 def vlm_pipeline(wildcards):

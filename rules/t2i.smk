@@ -33,9 +33,11 @@ if CONFIG.jobs == "apart":
         input:
             latents=rules.encode_latents.output,
             captions=f"{RESULTS}/captions/{{captioner}}/captions.json",
+            selection=ancient(f"{SELECTION}/settled/{{pipeline}}.parquet"),
         output:
             model=f"{T2I}/model.json",
             training=f"{T2I}/training.csv",
+            selection=f"{T2I}/selection.parquet",
         log:
             f"{RESULTS}/logs/generation/{{pipeline}}-{{seed}}/{{captioner}}.finetune.log",
         benchmark:
@@ -53,6 +55,7 @@ if CONFIG.jobs == "apart":
         shell:
             "{resources.srun}{resources.python} {resources.launch} workflow_scripts.t2i.finetune --spec {params.spec:q}"
             " --latents {input.latents} --captions {input.captions}"
+            " --selection {input.selection} --kept-selection {output.selection}"
             " --embedding-disk-gb {resources.embedding_disk_gb}"
             " --out {output.model} --log-table {output.training} --loader-workers {resources.loader_workers} > {log} 2>&1"
 
@@ -119,9 +122,11 @@ else:
             models=files_of(*(model for one in CONFIG.generation.benchmarks.values() for model in one.models.values())),
             latents=rules.encode_latents.output,
             captions=f"{RESULTS}/captions/{{captioner}}/captions.json",
+            selection=ancient(f"{SELECTION}/settled/{{pipeline}}.parquet"),
         output:
             model=f"{T2I}/model.json",
             training=f"{T2I}/training.csv",
+            selection=f"{T2I}/selection.parquet",
             pictures=[f"{T2I}/{benchmark}/pictures.parquet" for benchmark in BENCHMARKS],
             scores=[f"{T2I}/{benchmark}/scores.csv" for benchmark in BENCHMARKS],
             per_picture=[f"{T2I}/{benchmark}/picture_scores.parquet" for benchmark in BENCHMARKS],
@@ -142,6 +147,7 @@ else:
         shell:
             "{resources.python} -m workflow_scripts --specs {params.specs:q}"
             " t2i.finetune --latents {input.latents} --captions {input.captions}"
+            " --selection {input.selection} --kept-selection {output.selection}"
             " --embedding-disk-gb {resources.embedding_disk_gb}"
             " --out {output.model} --log-table {output.training} --loader-workers {resources.loader_workers}"
             f"{measure_commands()} > {{log}} 2>&1"

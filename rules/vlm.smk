@@ -88,9 +88,11 @@ if CONFIG.jobs == "apart":
             start=rules.align_vlm.output.model,
             pool=f"{RESULTS}/pool/images.parquet",
             captions=f"{RESULTS}/captions/{{captioner}}/captions.json",
+            selection=ancient(f"{SELECTION}/settled/{{pipeline}}.parquet"),
         output:
             model=f"{VLM}/{{captioner}}/model.json",
             training=f"{VLM}/{{captioner}}/training.csv",
+            selection=f"{VLM}/{{captioner}}/selection.parquet",
         log:
             f"{RESULTS}/logs/understanding/{{pipeline}}-{{seed}}/{{captioner}}.train.log",
         benchmark:
@@ -107,6 +109,7 @@ if CONFIG.jobs == "apart":
         shell:
             "{resources.srun}{resources.python} {resources.launch} workflow_scripts.vlm.train --spec {params.spec:q}"
             " --start {input.start} --pool {input.pool} --captions {input.captions}"
+            " --selection {input.selection} --kept-selection {output.selection}"
             " --conversations {input.conversations} --out {output.model} --log-table {output.training} --loader-workers {resources.loader_workers} > {log} 2>&1"
 
     rule evaluate_vlm:
@@ -145,9 +148,11 @@ else:
             start=rules.align_vlm.output.model,
             pool=f"{RESULTS}/pool/images.parquet",
             captions=f"{RESULTS}/captions/{{captioner}}/captions.json",
+            selection=ancient(f"{SELECTION}/settled/{{pipeline}}.parquet"),
         output:
             model=f"{VLM}/{{captioner}}/model.json",
             training=f"{VLM}/{{captioner}}/training.csv",
+            selection=f"{VLM}/{{captioner}}/selection.parquet",
             answers=f"{VLM}/{{captioner}}/answers.parquet",
             scores=f"{VLM}/{{captioner}}/scores.csv",
         log:
@@ -169,5 +174,6 @@ else:
         shell:
             "{resources.python} -m workflow_scripts --specs {params.specs:q}"
             " vlm.train --start {input.start} --pool {input.pool} --captions {input.captions}"
+            " --selection {input.selection} --kept-selection {output.selection}"
             " --conversations {input.conversations} --out {output.model} --log-table {output.training} --loader-workers {resources.loader_workers}"
             " + vlm.evaluate --model {output.model} --answers {output.answers} --out {output.scores} > {log} 2>&1"

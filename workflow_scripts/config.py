@@ -21,7 +21,7 @@ from workflow_scripts.plan import (
     index_job,
     pipelines_of,
 )
-from workflow_scripts.spec import BASELINES, Config
+from workflow_scripts.spec import BASELINES, INTERSECTION, Config
 from workflow_scripts.t2i.benchmarks import GENERATION
 
 _EXTRA, _MISSING, _LITERAL, _VALUE = "extra_forbidden", "missing", "literal_error", "value_error"
@@ -183,6 +183,8 @@ def _faults_of_whole(config: Config) -> list[str]:
         ]
     for name in set(config.captioners) & set(BASELINES):
         faults.append(f"captioners.{name}: the name of a baseline of CAPEval, give the captioner another")
+    if INTERSECTION in config.captioners:
+        faults.append(f"captioners.{INTERSECTION}: the name of all captioners' selection of images, give it another")
     if config.world is not None:
         faults += _faults_of_world(config)
     for what, named in (

@@ -19,6 +19,7 @@ from workflow_scripts.files import canonical_json, fingerprint
 from workflow_scripts.report.settings import ReportJob
 from workflow_scripts.spec import (
     BASELINES,
+    INTERSECTION,
     Captioner,
     CaptionFile,
     Config,
@@ -146,6 +147,15 @@ class CaptionStatisticsJob(Section):
     stage_version: int = 1
     captioner: str
     pipelines: dict[str, TextReader]
+
+
+class SelectJob(Section):
+    """Choose the images to train on: how many of the pool's first ones each pipeline looks at. Where `trained_on` is
+    false the selection is only reported and may be empty."""
+
+    stage_version: int = 1
+    pipelines: dict[str, int]
+    trained_on: bool
 
 
 class JudgeJob(Section):
@@ -321,11 +331,36 @@ class CollectCaptionerJob(Section):
     made_with: dict[str, str]
 
 
-class CollectJob(Section):
-    """The sweep's tables from all captioners."""
+class TrainedOn(Section):
+    """What a pipeline is trained on: so many of the pool's first images, but for those that `selection` (its file, with
+    a place for the captioner's name) leaves out."""
+
+    objective: str
+    num_images: int
+    selection: str
+
+
+class CompareSelectionsJob(Section):
+    """How far the images of trained models may be from the sweep's."""
+
+    stage_version: int = 1
+    captioners: list[str]
+    pipelines: dict[str, TrainedOn]
+    seeds: list[int]
+    max_images_apart: float
+
+
+class CaptionersJob(Section):
+    """All captioners: the rows of table `captioners`."""
 
     stage_version: int = 1
     captioners: list[dict[str, str]]
+
+
+class CollectJob(CaptionersJob):
+    """The sweep's tables from all captioners. `collected_as` are the specs that each one's scores must carry."""
+
+    collected_as: dict[str, str]
 
 
 def as_param(job: BaseModel) -> str:
@@ -525,6 +560,28 @@ def text_readers(config: Config) -> dict[str, TextReader]:
 def caption_statistics_job(config: Config, captioner: str) -> CaptionStatisticsJob:
     """Whose captions are measured, and the pipelines that will read them."""
     return CaptionStatisticsJob(captioner=captioner, pipelines=_settled(text_readers(config), config.assets))
+
+
+def images_of_pipelines(config: Config) -> dict[str, int]:
+    """How many of the pool's first images each pipeline looks at."""
+    pipelines = dict.fromkeys(config.understanding.pipelines, config.pool.size)
+    return pipelines | {name: one.num_images for name, one in config.generation.pipelines.items()}
+
+
+def select_job(config: Config, selection: str) -> SelectJob:
+    """What is selected from: by all captioners, or by the one that the selection is named after."""
+    trained_on = (selection == INTERSECTION) == (config.captioning.train_on == "intersection")
+    return SelectJob(pipelines=images_of_pipelines(config), trained_on=trained_on)
+
+
+def selection_of(config: Config) -> str:
+    """The selection that models are trained by: everybody's, or their captioner's own (a wildcard)."""
+    return INTERSECTION if config.captioning.train_on == "intersection" else "{captioner}"
+
+
+def selected_from(config: Config, selection: str) -> list[str]:
+    """The captioners whose unusable captions a selection leaves out: all of them, or the one that it is named after."""
+    return list(config.captioners) if selection == INTERSECTION else [selection]
 
 
 def environment_of(asked: Captioner | Judge) -> str:
@@ -797,12 +854,38 @@ def collect_captioner_job(config: Config, captioner: str) -> CollectCaptionerJob
     )
 
 
-def collect_job(config: Config) -> CollectJob:
+def compare_selections_job(config: Config) -> CompareSelectionsJob:
+    """The models whose images are compared with the sweep's."""
+    pipelines = {
+        name: TrainedOn(
+            objective=pipelines_of(config)[name].objective,
+            num_images=num_images,
+            selection=f"{selection_of(config)}/{name}.parquet",
+        )
+        for name, num_images in images_of_pipelines(config).items()
+    }
+    return CompareSelectionsJob(
+        captioners=list(config.captioners),
+        pipelines=pipelines,
+        seeds=config.seeds,
+        max_images_apart=config.captioning.max_images_apart,
+    )
+
+
+def captioners_job(config: Config) -> CaptionersJob:
     """The captioners of the sweep, with what figures call them."""
-    return CollectJob(
+    return CaptionersJob(
         captioners=[
             {"captioner": name, "family": one.family, "label": one.label} for name, one in config.captioners.items()
         ]
+    )
+
+
+def collect_job(config: Config) -> CollectJob:
+    """The captioners, and how their scores must have been collected."""
+    return CollectJob(
+        captioners=captioners_job(config).captioners,
+        collected_as={name: _made_by(collect_captioner_job(config, name)) for name in config.captioners},
     )
 
 
@@ -830,6 +913,7 @@ def report_job(config: Config) -> ReportJob:
         sweep=config.sweep,
         published=config.published is not None,
         world=config.world is not None,
+        train_on=config.captioning.train_on if config.captioning else "intersection",
         analysis=analysis_job(config),
         num_examples=config.report.num_examples,
         num_prompts=config.report.num_prompts,

@@ -3,6 +3,8 @@
 Large tables are Parquet, final ones CSV; the suffix of the path decides.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,34 @@ SCHEMAS: dict[str, pa.Schema] = {
     # Usable captions of `low` to below `high` tokens of that encoder; `pipeline` is null for the captioner's own.
     "caption_lengths": _schema(
         captioner=_TEXT, pipeline=_TEXT, encoder=_TEXT, low=_COUNT, high=_COUNT, num_captions=_COUNT
+    ),
+    # A caption that stays out of training: `fault` is one of spec.CaptionFault, `failed`, or `too_long` for `pipeline`,
+    # which is null where the fault holds for all. At most one row an image and pipeline.
+    "unusable": _schema(image_id=_TEXT, pipeline=_TEXT, fault=_TEXT),
+    # An image that one pipeline is not trained on, and whose caption is at fault: one row an image and captioner.
+    "selection": _schema(image_id=_TEXT, captioner=_TEXT, fault=_TEXT),
+    # Of the `num_images` first images of the pool, which a pipeline looks at: those that a captioner's faults leave out
+    # (`num_failed` to `num_too_long`, together `num_own`), those that no other captioner's do (`num_alone`), and those
+    # that anybody's do (`num_any`).
+    "selection_counts": _schema(
+        pipeline=_TEXT,
+        captioner=_TEXT,
+        num_images=_COUNT,
+        num_failed=_COUNT,
+        num_empty=_COUNT,
+        num_one_symbol=_COUNT,
+        num_repetition=_COUNT,
+        num_refusal=_COUNT,
+        num_echo=_COUNT,
+        num_cut=_COUNT,
+        num_too_long=_COUNT,
+        num_own=_COUNT,
+        num_alone=_COUNT,
+        num_any=_COUNT,
+    ),
+    # A trained model and the images that the sweep would train it on now: `num_apart` are in only one of the two.
+    "selections_apart": _schema(
+        pipeline=_TEXT, seed=_COUNT, captioner=_TEXT, num_images=_COUNT, num_apart=_COUNT, share_apart=_REAL
     ),
     # One checklist item of one image; `verdict` is yes, no, not_mentioned or unjudged.
     "verdicts": _schema(
@@ -342,8 +372,10 @@ def write_table(
     table: pa.Table | pd.DataFrame | list[dict[str, Any]],
     name: str,
     metadata: dict[str, str] | None = None,
+    row_group: int | None = None,
 ) -> None:
-    """Write a table whole or not at all; `metadata` goes into the schema of a Parquet file.
+    """Write a table whole or not at all; `metadata` goes into the schema of a Parquet file, `row_group` are the rows of
+    it that are decoded at once to read one.
 
     Raises UserError where the columns are not those of `SCHEMAS[name]` or a value does not fit its type.
     """
@@ -366,7 +398,18 @@ def write_table(
         if Path(path).suffix == ".csv":
             pyarrow.csv.write_csv(table, temporary, pyarrow.csv.WriteOptions(quoting_style="needed"))
         else:
-            pyarrow.parquet.write_table(table, temporary)
+            pyarrow.parquet.write_table(table, temporary, row_group_size=row_group)
+
+
+@contextmanager
+def growing_table(
+    path: str | Path, name: str, metadata: dict[str, str] | None = None
+) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
+    """A function that adds rows to a Parquet table, of which only the last rows are in memory. The table is whole and
+    in its place once the context ends without an error."""
+    schema = SCHEMAS[name].with_metadata(metadata)
+    with atomic(path) as temporary, pyarrow.parquet.ParquetWriter(temporary, schema) as writer:
+        yield lambda rows: writer.write_table(pa.Table.from_pylist(rows, schema=schema))
 
 
 def read_table(path: str | Path, name: str) -> pd.DataFrame:

@@ -103,6 +103,16 @@ class Captioning(Section):
     leave_out: list[CaptionFault] = Field(
         list(get_args(CaptionFault)), description="faults that keep a caption out of training; CAPEval judges it anyway"
     )
+    train_on: Literal["intersection", "own"] = Field(
+        "intersection",
+        description="the images that a captioner's models are trained on: those that every captioner describes usably, "
+        "the same for all; or `own`, those that it does",
+    )
+    max_images_apart: Share = Field(
+        0.001,
+        description="a captioner that comes later changes the intersection, and trained models stay: more of their "
+        "images than this may not differ from it",
+    )
     shards_per_job: int = Field(
         1, gt=0, description="shards that one job captions with one engine; an edit keeps captions and reruns training"
     )
@@ -248,6 +258,7 @@ class Judge(Section):
         return self
 
 
+INTERSECTION = "intersection"  # the selection of all captioners; others are named after their captioner
 BASELINES = ("human", "shuffled", "template")  # judged like captioners in every sweep; no captioner bears their names
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 FINAL = {
     *("collect_sweep", "regress", "plot", "write_report"),
-    *("plot_captions", "measure_reliability", "diagnose_captions"),
+    *("plot_captions", "measure_reliability", "diagnose_captions", "compare_selections"),
 }
+SELECTION = {"select_images", "settle_selection"}  # depend on every captioner, and train none again
 
 
 def snakemake(checkout: Path, *arguments: str, check: bool = True) -> str:

@@ -6,13 +6,16 @@ import sys
 import pytest
 import yaml
 from conftest import SMALL
-from dryrun import FINAL, job_counts, pending, snakemake
+from dryrun import FINAL, SELECTION, job_counts, pending, snakemake
 
 PAPER = {
     "fetch_asset": 41,
     "build_pool": 1,
     "caption_shards": 10 * 10,
     "collect_captions": 10,
+    "caption_statistics": 10,
+    "select_images": 1,
+    "settle_selection": 4,
     "caption_capeval": 10,
     "judge_captions": 10,
     "score_captions": 10,
@@ -26,6 +29,7 @@ PAPER = {
     "generate_images": 2 * 10 * 3,
     "score_images": 2 * 10 * 3,
     "collect_captioner": 10,
+    "compare_selections": 1,
     "collect_sweep": 1,
     "regress": 1,
 }
@@ -38,7 +42,6 @@ def test_paper_sweep_on_a_fresh_clone(checkout):
 def test_the_report_needs_the_baselines_and_a_check_of_the_judge(checkout):
     """Three baselines are judged and scored, one of them twice; the judge answers canaries; none is trained on."""
     more = {
-        "caption_statistics": 10,
         "caption_baselines": 1,
         "judge_captions": 10 + 3,
         "score_captions": 10 + 3,
@@ -86,10 +89,19 @@ def test_training_over_several_nodes_is_one_launcher_a_node(checkout, small):
     )
 
 
-def test_one_captioners_scores_plan_that_captioner_alone(checkout):
-    counts = job_counts(checkout, "results/scores/qwen3-vl-8b.csv", "results/capeval/qwen3-vl-8b/scores.csv")
+@pytest.mark.parametrize("train_on", ["intersection", "own"])
+def test_one_captioners_scores_plan_that_captioner_alone(checkout, train_on):
+    """But for the others' captions, where all are trained on the same images."""
+    config = yaml.safe_load((checkout / "config.yaml").read_text())
+    config["captioning"]["train_on"] = train_on
+    (checkout / "one.yaml").write_text(yaml.safe_dump(config))
+    targets = ("results/scores/qwen3-vl-8b.csv", "results/capeval/qwen3-vl-8b/scores.csv")
+    counts = job_counts(checkout, *targets, "--configfile", "one.yaml")
     per_captioner = {rule: n // 10 for rule, n in PAPER.items() if n % 10 == 0}
+    if train_on == "intersection":
+        per_captioner |= {rule: PAPER[rule] for rule in ("caption_shards", "collect_captions", "caption_statistics")}
     assert {rule: n for rule, n in counts.items() if rule in per_captioner} == per_captioner
+    assert counts["select_images"] == 1
     assert counts["align_vlm"] == counts["encode_latents"] == counts["index_conversations"] == 2
     assert counts["build_pool"] == 1
     assert not FINAL & counts.keys()
@@ -144,9 +156,10 @@ def edited(done, small, edit):
 def test_a_prompt_reruns_its_captioners_chain_and_the_final_tables(done, small):
     again = edited(done, small, lambda c: c["captioners"]["qwen3-vl-4b"].update(prompt="Describe."))
     assert again.keys() >= FINAL
-    chain = {path for rule, paths in again.items() if rule not in FINAL for path in paths}
+    chain = {path for rule, paths in again.items() if rule not in FINAL | SELECTION for path in paths}
     assert all("qwen3-vl-4b" in path for path in chain), chain
     assert {
+        *SELECTION,
         "caption_shards",
         "collect_captions",
         "caption_statistics",
@@ -191,7 +204,10 @@ def test_a_comment_in_a_gpu_stage_reruns_nothing(done):
 @pytest.mark.parametrize(
     ("file", "again"),
     [
-        ("collect/sweep.py", FINAL - {"plot_captions", "measure_reliability", "diagnose_captions"}),
+        (
+            "collect/sweep.py",
+            FINAL - {"plot_captions", "measure_reliability", "diagnose_captions", "compare_selections"},
+        ),
         ("captions/figures.py", {"plot_captions", "write_report"}),
         ("report/templates/sections/captions.html.j2", {"write_report"}),
         ("report/templates/style.css", {"write_report"}),
@@ -216,8 +232,34 @@ def test_a_new_captioner_reruns_no_other(done, small):
         }
 
     again = edited(done, small, edit)
-    chain = {path for rule, paths in again.items() if rule not in FINAL for path in paths}
+    chain = {path for rule, paths in again.items() if rule not in FINAL | SELECTION for path in paths}
     assert chain and all("newcomer" in path for path in chain)
+    assert any("train_vlm" in rule for rule in again) and again.keys() >= SELECTION
+
+
+@pytest.mark.parametrize("rule", ["select_images", "settle_selection"])
+def test_a_failed_selection_is_made_again_and_trains_no_other_captioner(done, small, rule):
+    """Its outputs are gone, but for the settled copies: Snakemake trains all whose `ancient` input is missing."""
+    folder = done / "small/selection/intersection"
+    kept = {path: path.stat() for path in folder.rglob("*.*") if path.is_file()}
+    if rule == "select_images":
+        for path in kept:
+            if path.parent == folder:
+                path.unlink()
+    try:
+        again = edited(done, small, lambda c: c["captioners"]["qwen3-vl-4b"].update(prompt="Describe."))
+        assert again.keys() >= SELECTION
+        assert all("qwen3-vl-4b" in path for path in again["train_vlm"] + again["finetune_t2i"])
+    finally:
+        for path, stat in kept.items():
+            path.write_text("made")
+            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def test_captions_of_its_own_or_of_all_is_an_input_of_training(done, small):
+    again = edited(done, small, lambda c: c["captioning"].update(train_on="own"))
+    assert len(again["train_vlm"]) == len(again["finetune_t2i"]) == 2 * 2 * 3, "three outputs each"
+    assert "caption_shards" not in again and "align_vlm" not in again
 
 
 def lock(checkout, commit: str) -> None:

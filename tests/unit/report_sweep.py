@@ -22,7 +22,7 @@ from workflow_scripts.capeval.benchmark import read_benchmark
 from workflow_scripts.capeval.diagnose import diagnose, fault_shares
 from workflow_scripts.captions.read import FAULTS
 from workflow_scripts.files import write_json, write_jsonl, write_run_record, write_text
-from workflow_scripts.records import write_table
+from workflow_scripts.records import SCHEMAS, write_table
 from workflow_scripts.report.settings import ReportJob
 from workflow_scripts.spec import (
     BASELINES,
@@ -132,6 +132,7 @@ class _Writer:
             {"captioner": c, "family": family, "label": label} for c, (label, family, *_) in CAPTIONERS.items()
         ]
         self.write_judging(capeval)
+        self.write_selection()
         overall_first = capeval + self.dimensions
         for name, rows in (("capeval", overall_first), ("scores", scores), ("captioners", captioners)):
             write_table(self.results / f"{name}.csv", rows, name)
@@ -260,6 +261,16 @@ class _Writer:
         write_table(folder / "statistics.csv", [statistics], "caption_statistics")
         write_table(folder / "limits.csv", limits, "caption_limits")
 
+    def write_selection(self) -> None:
+        """No image is left out, and every model was trained on the same ones."""
+        models = [(pipeline, captioner) for pipeline in PIPELINES for captioner in CAPTIONERS]
+        none = dict.fromkeys(SCHEMAS["selection_counts"].names, 0)
+        counts = [{**none, "pipeline": p, "captioner": c, "num_images": 100} for p, c in models]
+        write_table(self.results / "selection/intersection/counts.csv", counts, "selection_counts")
+        apart = {"num_images": 100, "num_apart": 0, "share_apart": 0.0}
+        rows = [{"pipeline": p, "seed": 0, "captioner": c, **apart} for p, c in models]
+        write_table(self.results / "selection/apart.csv", rows, "selections_apart")
+
     def write_judging(self, capeval: list[dict]) -> None:
         """Baselines, the diagnosis of every captioner, and no comparison of judgements: the judge is exact."""
         baselines = [{**capeval[0], "captioner": name} for name in BASELINES]
@@ -348,7 +359,6 @@ class _Writer:
                 f"{folder}/model.json",
                 plan.SftJob(model=model, stage=stage, seed=0),
                 num_samples=150,
-                num_captions_left_out={},
                 num_cut_samples=0,
             )
             return

@@ -17,7 +17,7 @@ from pool_files import write_parquet, write_tar
 
 from workflow_scripts.blocks.world import render, sample_scene
 from workflow_scripts.captions import caption, collect, work
-from workflow_scripts.captions.read import FINGERPRINT, read_captions
+from workflow_scripts.captions.read import FINGERPRINT, StoredCaptions, training_faults
 from workflow_scripts.engines import exact
 from workflow_scripts.engines.interface import Answer, Picture
 from workflow_scripts.errors import UserError
@@ -376,10 +376,10 @@ def test_collected_jobs_are_the_whole_pool(pool, uninterrupted, tmp_path):
     caption.main(arguments(pool, folder, exact_job(), "2:3"))
     caption.main(arguments(pool, folder, exact_job(), "0:2"))
     collected(folder, 2, 0)
-    captions = read_captions(folder / "captions.json")
-    assert captions["image_id"].tolist() == read_table(pool, "images")["image_id"].tolist()
+    stored = StoredCaptions(folder / "captions.json")
+    assert stored.image_ids().to_pylist() == read_table(pool, "images")["image_id"].tolist()
     record = read_run_record(folder / "captions.json")
-    assert record["num_images"] == 50 and record["num_usable"] == captions["error"].isna().sum()
+    assert (record["num_images"], record["num_usable"]) == (50, 50)
 
 
 def test_jobs_that_do_not_belong_together(pool, tmp_path):
@@ -410,6 +410,6 @@ def test_faults_that_are_left_out_of_training(tmp_path):
     write_json(tmp_path / "jobs" / "0.json", {"fingerprint": "f", "shards": [shard]})
     for leave_out, usable in ((FAULTS, [0]), (["repetition"], [0, 1]), ([], [0, 1, 2])):
         collected(tmp_path, 0, leave_out=leave_out)
-        captions = read_captions(tmp_path / "captions.json")
-        assert captions.index[captions["error"].isna()].tolist() == usable
+        table = read_table(tmp_path / "00000.parquet", "captions")
+        assert np.flatnonzero(training_faults(table, leave_out).isna()).tolist() == usable
         assert read_run_record(tmp_path / "captions.json")["num_usable"] == len(usable)

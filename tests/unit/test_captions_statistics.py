@@ -67,7 +67,7 @@ def measured(folder, threads=1, pipelines=None):
     statistics.main([
         "--spec", job.model_dump_json(), "--captions", str(folder / "captions.json"), "--threads", str(threads),
         "--out", str(folder / "statistics.csv"), "--limits", str(folder / "limits.csv"),
-        "--lengths", str(folder / "lengths.csv"),
+        "--lengths", str(folder / "lengths.csv"), "--unusable", str(folder / "unusable.parquet"),
     ])  # fmt: skip
     tables = {"statistics": "caption_statistics", "limits": "caption_limits", "lengths": "caption_lengths"}
     return [read_table(folder / f"{name}.csv", table) for name, table in tables.items()]
@@ -130,6 +130,33 @@ def test_lengths_and_limits_are_those_of_the_pipelines_tokenizers(tmp_path):
     assert own["high"].sub(own["low"]).max() == 4  # of the captioner's random 0 to 90
 
 
+@pytest.mark.parametrize("leave_out", [FAULTS, ("empty", "cut")])
+def test_captions_that_stay_out_of_training_are_listed_with_their_faults(tmp_path, monkeypatch, leave_out):
+    """By the tokenizer as training used to count: without special tokens, without the space around a caption."""
+    monkeypatch.setattr(statistics, "BATCH", 64)
+    padded = [row | {"caption": row["caption"] and f" {row['caption']}\n"} for row in captions(1)]
+    blank = captions(2, 3)[0] | {"caption": " \n", "error": None}
+    tables = [captions(0), padded, [blank]]
+    shards(tmp_path, leave_out, *tables)
+    measured(tmp_path, pipelines=readers() | {"long-vlm": reader("vlm").model_copy(update={"max_tokens": 14})})
+    tokenizer, expected = AutoTokenizer.from_pretrained("resources/blocks/clip-llama"), []
+    for row in (row for table in tables for row in table):
+        text, fault = (row["caption"] or "").strip(), row["error"]
+        forgiven = fault in FAULTS and fault not in leave_out and text
+        if fault is not None and not forgiven:
+            expected.append((row["image_id"], None, fault if fault in FAULTS else "failed"))
+        elif not text:
+            expected.append((row["image_id"], None, "empty"))
+        else:
+            length = len(tokenizer(text, add_special_tokens=False)["input_ids"])
+            limits = {"my-vlm": 12, "long-vlm": 14}
+            expected += [(row["image_id"], name, "too_long") for name, limit in limits.items() if length > limit]
+    table = read_table(tmp_path / "unusable.parquet", "unusable").astype(object)
+    found = table.where(table.notna(), None).itertuples(index=False, name=None)
+    assert sorted(found, key=str) == sorted(expected, key=str)
+    assert {"failed", "empty", "too_long"} <= {fault for *_, fault in expected}
+
+
 def test_encoders_count_as_training_does():
     from workflow_scripts.t2i.families import FAMILIES
 
@@ -161,8 +188,8 @@ def test_processes_change_nothing(tmp_path):
         folder = tmp_path / str(threads)
         shards(folder, FAULTS, captions(0), captions(1), captions(2))
         measured(folder, threads)
-    for name in ("statistics", "limits", "lengths"):
-        one, two = ((tmp_path / folder / f"{name}.csv").read_bytes() for folder in ("1", "2"))
+    for name in ("statistics.csv", "limits.csv", "lengths.csv", "unusable.parquet"):
+        one, two = ((tmp_path / folder / name).read_bytes() for folder in ("1", "2"))
         assert one == two
 
 
@@ -171,6 +198,7 @@ def test_captions_of_an_engine_without_tokens_and_a_sweep_without_pipelines(tmp_
     table, limits, lengths = measured(tmp_path, pipelines={})
     assert table[["tokens_mean", "tokens_p95", "tokens_max"]].isna().all(axis=None) and table["words_mean"][0] > 0
     assert limits.empty and lengths.empty
+    assert set(read_table(tmp_path / "unusable.parquet", "unusable")["fault"]) <= {"failed", *FAULTS}
 
 
 def test_faults_of_tokenizers_are_named(tmp_path):

@@ -4,6 +4,7 @@ import dataclasses
 import html.parser
 import json
 import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -311,18 +312,58 @@ def test_page_shows_warnings(copied):
     assert len(badges) == 2 * 3 + 2 * 2, "one at every benchmark's column"
 
 
-def test_captions_left_out_of_training_are_told(copied):
+def test_samples_cut_in_training_are_told(copied):
     job, results = copied
     path = results / "understanding/clip-llama/seed-0/warm/model.json.run.json"
-    record = json.loads(path.read_text()) | {"num_captions_left_out": {"too_long": 4}, "num_cut_samples": 2}
-    path.write_text(json.dumps(record))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_cut_samples": 2}))
     (warning,) = warnings(read_sweep(job, results, None))
-    assert warning["items"] == ["clip-llama, seed 0, Warm: 4 too long, 2 samples cut at the longest length"]
-    path.write_text(json.dumps(record | {"num_captions_left_out": {}, "num_cut_samples": 0}))
-    path = results / "generation/sd3/seed-0/late/model.json.run.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_unusable_captions": 1}))
+    assert warning["items"] == ["clip-llama, seed 0, Warm: 2 samples"]
+
+
+def leave_out(results: Path, pipeline: str, own: dict[str, int], alone: dict[str, int], num_any: int) -> None:
+    """Let captioners' faults leave images out of one pipeline's training."""
+
+    def changed(table: pd.DataFrame) -> None:
+        rows = table.pipeline == pipeline
+        for column, numbers in (("num_too_long", own), ("num_own", own), ("num_alone", alone)):
+            table.loc[rows, column] = table[rows].captioner.map(numbers).fillna(0)
+        table.loc[rows, "num_any"] = num_any
+
+    change(results / "selection/intersection/counts.csv", "selection_counts", changed)
+
+
+def test_images_left_out_of_training_are_told(copied):
+    job, results = copied
+    leave_out(results, "clip-llama", {"warm": 40, "late": 3}, {"warm": 38, "late": 1}, 41)
+    leave_out(results, "sd3", {"late": 2}, {"late": 2}, 2)
+    told = {warning["title"]: warning["items"] for warning in warnings(read_sweep(job, results, None))}
+    assert told == {
+        "Images left out of training for all captioners": [
+            "clip-llama: 41 of 100 (41.0%), the most of them for Warm (40)",
+            "sd3: 2 of 100 (2.0%), the most of them for Late (2)",
+        ],
+        "A captioner that costs the others many images": ["clip-llama, Warm: 38 of 100 (38.0%)"],
+    }
+    text = " ".join("".join(Page(render(job, results)).text).split())
+    assert "40 (38)" in text and "3 (1)" in text and "Every captioner's models are trained on the same images" in text
+    own = job.model_copy(update={"train_on": "own"})
+    told = {warning["title"]: warning["items"] for warning in warnings(read_sweep(own, results, None))}
+    assert told == {
+        "Images left out of training, captioner by captioner": [
+            "clip-llama, Late: 3 of 100 (3.0%)",
+            "clip-llama, Warm: 40 of 100 (40.0%)",
+            "sd3, Late: 2 of 100 (2.0%)",
+        ]
+    }
+
+
+def test_models_trained_on_other_images_are_told(copied):
+    job, results = copied
+    path = results / "selection/apart.csv"
+    change(path, "selections_apart", lambda table: table.__setitem__("num_apart", [3] + [0] * (len(table) - 1)))
+    change(path, "selections_apart", lambda table: table.__setitem__("share_apart", table.num_apart / 4000))
     (warning,) = warnings(read_sweep(job, results, None))
-    assert warning["items"] == ["sd3, seed 0, Late: 1 unusable"]
+    assert warning["items"] == ["clip-llama, seed 0, Exact: 3 (0.07%)"]
 
 
 def test_conversations_left_out_are_told(copied):

@@ -12,12 +12,14 @@ import pytest
 import torch
 from diffusers import QwenImageTransformer2DModel, SD3Transformer2DModel
 from safetensors.torch import load_file
+from selections import save_selection
 from t2i_world import MAX_TEXT_TOKENS, save_base, save_captions, save_pool, training
 
 from workflow_scripts import capacity
 from workflow_scripts import training as trainer
+from workflow_scripts.captions.selection import read_selection
 from workflow_scripts.errors import UserError
-from workflow_scripts.files import read_json, read_run_record, write_json
+from workflow_scripts.files import fingerprint, read_json, read_run_record, write_json
 from workflow_scripts.model_folders import manifest_folder
 from workflow_scripts.records import read_table, write_table
 from workflow_scripts.spec import T2iTraining
@@ -37,14 +39,16 @@ def world(request, tmp_path_factory):
     return request.param, base, folder / "latents.json", latents.Latents(folder / "latents.json").image_ids
 
 
-def run(world, folder, captions=None, only_main=False, budget=200, side=32, loader_workers=0, **changes):
+def run(world, folder, captions=None, only_main=False, left_out=(), budget=200, side=32, loader_workers=0, **changes):
     family, base, latents_json, image_ids = world
     spec = {"family": family, "model": {"path": str(base)}, "num_images": 10, "resolution": side, "seed": 0}
     spec |= {"max_text_tokens": MAX_TEXT_TOKENS[family], "training": training(**changes)}
     captions = captions or save_captions(folder / "captions", image_ids)
+    selection = save_selection(folder / "given.parquet", captions, dict.fromkeys(left_out, "cut"))
     out, curve = folder / "model.json", folder / "training.csv"
     words = ["--spec", json.dumps(spec), "--latents", str(latents_json), "--captions", str(captions)]
     words += ["--embedding-disk-gb", str(budget), "--loader-workers", str(loader_workers)]
+    words += ["--selection", str(selection), "--kept-selection", str(folder / "selection.parquet")]
     finetune.main([*words, "--out", str(out), "--log-table", str(curve)])
     if only_main and not out.exists():
         return None  # in all processes but the main one
@@ -67,8 +71,9 @@ def test_the_whole_transformer_learns_and_nothing_else(world, tmp_path, how):
     assert curve.step.tolist() == [1, 2, 3, 4, 5, 6]
     assert curve.epoch.tolist() == pytest.approx([0.4 * step for step in range(1, 7)])
     assert sorted(path.name for path in out.parent.iterdir()) == sorted(
-        [read_json(out)["fingerprint"], "captions", "model.json", "model.json.run.json", "training.csv"]
-    )
+        [read_json(out)["fingerprint"], "captions", "given.parquet", "model.json", "model.json.run.json",
+         "selection.parquet", "training.csv"]
+    )  # fmt: skip
     assert [path.name for path in (out.parent / read_json(out)["fingerprint"]).iterdir()] == ["transformer"]
 
 
@@ -199,8 +204,9 @@ def test_a_killed_run_ends_as_an_uninterrupted_one(world, tmp_path, monkeypatch,
 def test_loader_workers_change_no_result(world, tmp_path, budget):
     changes = {0: {"caption": " ".join(["red"] * 90)}, 2: {"caption": None, "error": "refused"}}
     captions = save_captions(tmp_path / "captions", world[3], changes)
-    plain, curve, _ = run(world, tmp_path / "plain", captions, budget=budget)
-    again, ahead, _ = run(world, tmp_path / "ahead", captions, budget=budget, loader_workers=2)
+    how = {"captions": captions, "left_out": [world[3][2]], "budget": budget}
+    plain, curve, _ = run(world, tmp_path / "plain", **how)
+    again, ahead, _ = run(world, tmp_path / "ahead", **how, loader_workers=2)
     assert ahead[SETTLED].equals(curve[SETTLED])
     assert all(torch.equal(plain[name], again[name]) for name in plain)
     assert set(curve.share_truncated) == {0.0, 0.25}  # one caption of ten is cut by every encoder
@@ -230,18 +236,29 @@ def test_bf16_keeps_master_weights_and_recomputing_changes_nothing(world, tmp_pa
     assert curve_halved.loss.tolist() == pytest.approx(curve.loss.tolist(), rel=0.03)
 
 
-def test_unusable_captions_are_left_out_and_counted(world, tmp_path):
+def test_images_that_are_left_out_count_nothing_and_are_counted(world, tmp_path):
     image_ids = world[3]
-    changes = {1: {"error": "cut"}, 4: {"caption": "  "}, 6: {"caption": None, "error": "engine: out of memory"}}
-    captions = save_captions(tmp_path / "captions", image_ids, changes)
-    assert [n for n, text in enumerate(finetune.usable_captions(captions, image_ids)) if text is None] == [1, 4, 6]
-    run(world, tmp_path, captions, steps=1)
-    assert read_run_record(tmp_path / "model.json")["num_unusable_captions"] == 3
+    captions = save_captions(tmp_path / "captions", image_ids, {4: {"caption": "  "}, 6: {"caption": None}})
+    left_out = {image_ids[n] for n in (1, 4, 6)}
+    kept = finetune.usable_captions(captions, image_ids, left_out)
+    assert [n for n, text in enumerate(kept) if text is None] == [1, 4, 6]
+    run(world, tmp_path, captions, left_out=left_out, steps=1)
+    told = {"num_images": 10, "num_left_out": 3, "left_out_fingerprint": fingerprint(sorted(left_out))}
+    assert read_run_record(tmp_path / "model.json")["selection"] == told
+    assert (tmp_path / "selection.parquet").read_bytes() == (tmp_path / "given.parquet").read_bytes()
     with pytest.raises(UserError, match="1 of 11 images have no caption, first stranger"):
-        finetune.usable_captions(captions, [*image_ids, "stranger"])
-    none = save_captions(tmp_path / "none", image_ids, {n: {"error": "refused"} for n in range(10)})
-    with pytest.raises(UserError, match="none of 10 captions can be used"):
-        run(world, tmp_path, none)
+        finetune.usable_captions(captions, [*image_ids, "stranger"], left_out)
+    with pytest.raises(UserError, match=f"1 captions are empty, and the selection keeps them, first {image_ids[4]}"):
+        finetune.usable_captions(captions, image_ids, left_out - {image_ids[4]})
+    with pytest.raises(UserError, match="none of 10 images is left to train on"):
+        run(world, tmp_path, captions, left_out=image_ids)
+
+
+def test_a_selection_of_other_captions_is_refused(world, tmp_path):
+    selection = save_selection(tmp_path / "given.parquet", save_captions(tmp_path / "before", world[3]))
+    captions = save_captions(tmp_path / "captions", world[3], {4: {"caption": "another"}})
+    with pytest.raises(UserError, match=r"selected from other captions than .*--forcerun select_images"):
+        read_selection(selection, captions)
 
 
 def test_captions_that_an_encoder_cuts_are_counted(world, tmp_path):
@@ -290,9 +307,10 @@ def test_deepspeed_over_two_processes_learns_alike_and_resumes(world, tmp_path, 
     """ZeRO-2 for SD3, ZeRO-3 with the optimiser in host memory for Qwen-Image, as their recipes; one caption is
     missing, so that the processes' halves do not count alike."""
     captions = save_captions(tmp_path / "captions", world[3], {2: {"caption": None, "error": "refused"}})
-    whole, curve, _ = run(world, tmp_path / "plain", captions)
+    left_out = [world[3][2]]
+    whole, curve, _ = run(world, tmp_path / "plain", captions, left_out=left_out)
     how = {"sd3": {"zero_stage": 2}, "qwen-image": {"zero_stage": 3, "offload_optimizer": True}}[world[0]]
-    how |= {"devices": 2, "per_device_batch": 2}
+    how |= {"devices": 2, "per_device_batch": 2, "left_out": left_out}
     shared = tmp_path / "shared"
     shared.mkdir()
     run_shared(world, shared, captions, root, death=16, **how)
@@ -309,6 +327,7 @@ def test_the_wrong_number_of_processes_ends_at_once(tmp_path):
     spec = {"family": "sd3", "model": {"path": "nowhere"}, "num_images": 10, "resolution": 32, "seed": 0}
     spec |= {"max_text_tokens": 1, "training": training(devices=2, global_batch=8)}
     words = ["--spec", json.dumps(spec), "--latents", "nowhere", "--captions", "nowhere", "--out", str(tmp_path / "m")]
+    words += ["--selection", "nowhere", "--kept-selection", str(tmp_path / "s.parquet")]
     with pytest.raises(UserError, match=r"devices is 2, this command was started as 1 process"):
         finetune.main([*words, "--log-table", str(tmp_path / "t.csv")])
     assert not list(tmp_path.iterdir())

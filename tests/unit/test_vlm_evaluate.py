@@ -7,13 +7,14 @@ import random
 import pytest
 import torch
 from PIL import Image
+from selections import save_selection
 from vlm_helpers import align_spec, indexed, make_base, make_conversations, model_spec
 
 from workflow_scripts.blocks.understanding import write_questions
 from workflow_scripts.blocks.world import describe, render, sample_scene, say
 from workflow_scripts.captions.read import FINGERPRINT
 from workflow_scripts.errors import UserError
-from workflow_scripts.files import read_json, read_run_record, write_json, write_jsonl
+from workflow_scripts.files import fingerprint, read_json, read_run_record, write_json, write_jsonl
 from workflow_scripts.plan import EvaluateJob
 from workflow_scripts.records import read_table, write_table
 from workflow_scripts.spec import VlmModel
@@ -176,9 +177,15 @@ def test_from_alignment_to_scores(tmp_path, base):
     sft["stage"].update(caption_instruction="describe", max_caption_tokens=24, questions_from_captions=True)
     align.main(["--spec", json.dumps(align_spec(base, data, steps=2)), *paths("align")])
     start = ["--start", str(tmp_path / "align" / "model.json"), "--pool", str(pool / "images.parquet")]
-    train.main(["--spec", json.dumps(sft), *start, "--captions", str(pool / "captions.json"), *paths("sft")])
+    left_out = dict.fromkeys(read_table(pool / "images.parquet", "images")["image_id"][:2], "empty")
+    selection = save_selection(tmp_path / "selection.parquet", pool / "captions.json", left_out)
+    chosen = ["--captions", str(pool / "captions.json"), "--selection", str(selection)]
+    kept = tmp_path / "sft" / "selection.parquet"
+    train.main(["--spec", json.dumps(sft), *start, *chosen, "--kept-selection", str(kept), *paths("sft")])
+    assert kept.read_bytes() == selection.read_bytes()
     record = read_run_record(tmp_path / "sft" / "model.json")
-    assert record["num_captions_left_out"] == {"error": 1, "empty": 1}
+    told = {"num_images": 10, "num_left_out": 2, "left_out_fingerprint": fingerprint(sorted(left_out))}
+    assert record["selection"] == told
     counts = ("num_captions", "num_questions_from_captions", "num_conversations", "num_samples")
     assert [record[name] for name in counts] == [8, 8, 8, 24]
     assert read_json(tmp_path / "sft" / "model.json")["fingerprint"] in [p.name for p in (tmp_path / "sft").iterdir()]

@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow.parquet
 
 from workflow_scripts import engines
-from workflow_scripts.captions.read import FINGERPRINT, shard_fingerprint
+from workflow_scripts.captions.read import FINGERPRINT, ROW_GROUP, shard_fingerprint
 from workflow_scripts.captions.work import Row, caption_pictures, count_rows, say_counts
 from workflow_scripts.command import load_spec, parser, run
 from workflow_scripts.engines.interface import Picture
@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> None:
         rows[number] = row
         if len(rows) == len(shards[shard]):
             in_order = [rows[number] for number in shards[shard]]
-            write_table(paths[shard], in_order, "captions", metadata={FINGERPRINT: made_from})
+            write_table(paths[shard], in_order, "captions", {FINGERPRINT: made_from}, ROW_GROUP)
             del open_shards[shard]
 
     folder = args.out_dir / ".partial" / made_from / args.shards.replace(":", "-")

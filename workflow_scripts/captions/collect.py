@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from workflow_scripts.captions.read import pass_over_faults, shard_paths
+from workflow_scripts.captions.read import shard_paths, training_faults
 from workflow_scripts.command import load_spec, parser, run
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_json, sha256_file, write_json, write_run_record
@@ -32,8 +32,8 @@ def main(argv: list[str] | None = None) -> None:
     paths = [args.out.parent / shard["path"] for shard in manifest["shards"]]
     counts = Counter()
     for path in paths:
-        errors = pass_over_faults(read_table(path, "captions"), job.leave_out)["error"]
-        counts += Counter(num_images=len(errors), num_usable=int(errors.isna().sum()))
+        faults = training_faults(read_table(path, "captions"), job.leave_out)
+        counts += Counter(num_images=len(faults), num_usable=int(faults.isna().sum()))
     if not counts["num_usable"]:
         raise UserError(f"captioner {job.captioner}: none of its {counts['num_images']} captions is usable")
     write_run_record(args.out, job.model_dump(mode="json"), **counts)

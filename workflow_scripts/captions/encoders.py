@@ -19,8 +19,7 @@ _QWEN_IMAGE_END = "<|im_end|>\n<|im_start|>assistant\n"
 
 @dataclass(frozen=True)
 class Encoder:
-    """One text encoder of a pipeline: of longer captions than `limit` tokens it sees nothing (a vision-language
-    model, which leaves them out) or the beginning (the others, which cut)."""
+    """One text encoder of a pipeline, which takes captions of up to `limit` tokens."""
 
     pipeline: str
     name: str
@@ -28,6 +27,7 @@ class Encoder:
     tokenizer: Tokenizer
     special_tokens: bool  # counted with the caption's own
     end: str  # text read after every caption
+    leaves_out: bool = False  # longer captions are not trained on; other encoders see their beginning
 
     @cached_property
     def counts_as(self) -> str:
@@ -42,7 +42,7 @@ def read_encoders(pipelines: dict[str, TextReader]) -> list[Encoder]:
         folder = local_folder(reader.model)
         if reader.family == "vlm":
             tokenizer = _read_tokenizer(folder)[0]
-            encoders.append(Encoder(name, "language model", reader.max_tokens, tokenizer, False, ""))
+            encoders.append(Encoder(name, "language model", reader.max_tokens, tokenizer, False, "", leaves_out=True))
         elif reader.family == "sd3":
             for part, encoder in (("tokenizer", "CLIP-L"), ("tokenizer_2", "CLIP-G")):
                 tokenizer, own_limit = _read_tokenizer(folder / part)

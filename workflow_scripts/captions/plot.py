@@ -16,7 +16,7 @@ from workflow_scripts.captions import figures
 from workflow_scripts.command import load_spec, parser, run
 from workflow_scripts.drawing import STYLE, save
 from workflow_scripts.files import write_run_record
-from workflow_scripts.plan import CollectJob
+from workflow_scripts.plan import CaptionersJob
 from workflow_scripts.records import read_table
 
 
@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> None:
     arguments.add_argument("--captions", required=True, type=Path, help="folder of the captioners' captions")
     arguments.add_argument("--out-dir", required=True, type=Path, help="folder to write the figures into")
     args = arguments.parse_args(argv)
-    job = load_spec(args.spec, CollectJob)
+    job = load_spec(args.spec, CaptionersJob)
     design = pd.DataFrame(job.captioners).set_index("captioner")
 
     statistics, limits, lengths = (

@@ -1,13 +1,15 @@
-"""Measure a captioner's captions: faults, lengths, repetition, distinct words, and how many are too long for whom.
+"""Measure a captioner's captions: faults, lengths, repetition, distinct words, how many are too long for whom, and
+which stay out of training.
 
     python -m workflow_scripts.captions.statistics --spec '{"captioner": "late", "pipelines": {"sd3": {...}}}' \\
         --captions results/captions/late/captions.json --threads 16 --out results/captions/late/statistics.csv \\
-        --limits results/captions/late/limits.csv --lengths results/captions/late/lengths.csv
+        --limits results/captions/late/limits.csv --lengths results/captions/late/lengths.csv \\
+        --unusable results/captions/late/unusable.parquet
 
 Files in: the manifest of captions, its shards, and the tokenizers of the pipelines' models. Files out: --out (table
-`caption_statistics`, one row), --limits (table `caption_limits`) and --lengths (table `caption_lengths`). Shards are
-read batch by batch by --threads processes, and what they count is small: memory does not grow with the captions, but
-for 8 bytes a distinct word.
+`caption_statistics`, one row), --limits (table `caption_limits`), --lengths (table `caption_lengths`) and --unusable
+(table `unusable`). Shards are read batch by batch by --threads processes, and what they count is small: memory does not
+grow with the captions, but for 8 bytes a distinct word.
 """
 
 import os
@@ -25,12 +27,13 @@ import pyarrow.parquet
 
 from workflow_scripts.captions.degenerate import repetition
 from workflow_scripts.captions.encoders import Encoder, read_encoders, token_counts
-from workflow_scripts.captions.read import FAULTS, count_faults, pass_over_faults, shard_paths
+from workflow_scripts.captions.read import FAULTS, count_faults, shard_paths, training_faults
+from workflow_scripts.captions.selection import MADE_FROM, TOO_LONG
 from workflow_scripts.command import load_spec, parser, run
-from workflow_scripts.files import read_json, write_run_record
+from workflow_scripts.files import fingerprint, read_json, write_run_record
 from workflow_scripts.plan import CaptionStatisticsJob
 from workflow_scripts.progress import Progress
-from workflow_scripts.records import write_table
+from workflow_scripts.records import growing_table, write_table
 from workflow_scripts.workers import workers
 
 BATCH = 500  # captions in memory at once, a process; their encoded tokens take more room than their text
@@ -71,17 +74,19 @@ def main(argv: list[str] | None = None) -> None:
     arguments.add_argument("--out", type=Path, required=True, help="table caption_statistics")
     arguments.add_argument("--limits", type=Path, required=True, help="table caption_limits")
     arguments.add_argument("--lengths", type=Path, required=True, help="table caption_lengths")
+    arguments.add_argument("--unusable", type=Path, required=True, help="table unusable, Parquet")
     args = arguments.parse_args(argv)
     job = load_spec(args.spec, CaptionStatisticsJob)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes share the work
 
     manifest = read_json(args.captions)
     progress = Progress(sum(shard["rows"] for shard in manifest["shards"]), "captions")
-    counts = Counts()
-    with workers(args.threads) as map_over:
+    counts, made_from = Counts(), {MADE_FROM: fingerprint(args.captions)}
+    with workers(args.threads) as map_over, growing_table(args.unusable, "unusable", made_from) as add_unusable:
         count = partial(count_shard, job.model_dump_json(), manifest["leave_out"])
-        for counted in map_over(count, shard_paths(args.captions)):
+        for counted, unusable in map_over(count, shard_paths(args.captions)):
             counts += counted
+            add_unusable(unusable)
             progress.update(counted.kinds["images"])
     statistics = statistics_row(job.captioner, counts)
     encoders = _encoders(job.model_dump_json())
@@ -101,17 +106,21 @@ def _encoders(spec: str) -> list[Encoder]:
     return read_encoders(load_spec(spec, CaptionStatisticsJob).pipelines)
 
 
-def count_shard(spec: str, leave_out: list[str], path: Path) -> Counts:
-    """What is counted of one shard, for the job with the settings `spec`."""
-    columns = ["caption", "num_tokens", "finish_reason", "num_attempts", "error"]
-    batches = pyarrow.parquet.ParquetFile(path).iter_batches(BATCH, columns=columns)
-    return sum((count_captions(batch.to_pandas(), leave_out, _encoders(spec)) for batch in batches), Counts())
+def count_shard(spec: str, leave_out: list[str], path: Path) -> tuple[Counts, list[Row]]:
+    """What is counted of one shard, for the job with the settings `spec`, and its rows of table `unusable`."""
+    counts, unusable = Counts(), []
+    for batch in pyarrow.parquet.ParquetFile(path).iter_batches(BATCH):
+        counted, rows = count_captions(batch.to_pandas(), leave_out, _encoders(spec))
+        counts += counted
+        unusable += rows
+    return counts, unusable
 
 
-def count_captions(captions: pd.DataFrame, leave_out: list[str], encoders: list[Encoder]) -> Counts:
-    """What is counted of some rows of table `captions`; words are split at spaces, upper case is lower case, and for
-    distinct words the punctuation around them is left out."""
-    usable = captions[pass_over_faults(captions, leave_out)["error"].isna()]
+def count_captions(captions: pd.DataFrame, leave_out: list[str], encoders: list[Encoder]) -> tuple[Counts, list[Row]]:
+    """The same of some rows of table `captions`; words are split at spaces, upper case is lower case, and for distinct
+    words the punctuation around them is left out."""
+    faults = training_faults(captions, leave_out)
+    usable = captions[faults.isna()]
     kinds = count_faults(captions) + Counter(
         images=len(captions),
         usable=len(usable),
@@ -119,15 +128,26 @@ def count_captions(captions: pd.DataFrame, leave_out: list[str], encoders: list[
         at_limit=int((captions["finish_reason"] == "length").sum()),
     )
     texts = [caption.strip() for caption in usable["caption"]]
+    lengths = token_counts(encoders, texts)
+    unusable: list[Row] = [
+        {"image_id": image_id, "pipeline": None, "fault": fault}
+        for image_id, fault in zip(captions["image_id"], faults, strict=True)
+        if not pd.isna(fault)
+    ]
+    for encoder, lengths_of_one in zip(encoders, lengths, strict=True):
+        if encoder.leaves_out:
+            too_long = usable["image_id"][lengths_of_one > encoder.limit]
+            unusable += [{"image_id": image, "pipeline": encoder.pipeline, "fault": TOO_LONG} for image in too_long]
     words = [text.lower().split() for text in texts]
-    return Counts(
+    counts = Counts(
         kinds,
         np.bincount(list(map(len, words))) if words else np.zeros(0, int),
         np.bincount(usable["num_tokens"].dropna().astype(int)),
-        [np.bincount(lengths) for lengths in token_counts(encoders, texts)],
+        [np.bincount(lengths_of_one) for lengths_of_one in lengths],
         sum(map(repetition, words)),
         _hashes({word.strip(PUNCTUATION) for word in set().union(*words)} - {""}),
     )
+    return counts, unusable
 
 
 def _hashes(words: Iterable[str]) -> np.ndarray:

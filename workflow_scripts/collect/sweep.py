@@ -4,7 +4,8 @@
         --score-tables c.csv d.csv --capeval capeval.csv --scores scores.csv --captioners captioners.csv
 
 Reads one table `capeval` and one table `scores` a captioner, in any order. Writes both tables of the sweep, and
-captioners.csv with their families and labels. A captioner without one of them stops it.
+captioners.csv with their families and labels. A captioner without one of them stops it, and so does one whose scores
+are older than what they rest on, or of another config.
 """
 
 from pathlib import Path
@@ -13,9 +14,30 @@ import pandas as pd
 
 from workflow_scripts.command import load_spec, parser, run
 from workflow_scripts.errors import UserError
-from workflow_scripts.files import write_run_record
+from workflow_scripts.files import read_run_record, write_run_record
 from workflow_scripts.plan import CollectJob
 from workflow_scripts.records import read_table, write_table
+
+
+def check_up_to_date(paths: list[Path], collected_as: dict[str, str]) -> None:
+    """Compare each captioner's table `scores` with the config and with the files that it was collected from.
+
+    Where an edit of the config remakes the selection of images, Snakemake (9) does not look at what else has changed
+    for the models behind it, because they take it as `ancient`. Run again, it does. Raises UserError that names all.
+    """
+    faults = []
+    for path in paths:
+        record = read_run_record(path)
+        spec = record["spec"]
+        if record["spec_fingerprint"] != collected_as.get(spec["captioner"]):
+            faults.append(f"{path}: collected from models of other settings than the config's")
+        for file in (*spec["made_with"], *(subject["path"] for subject in spec["subjects"])):
+            if not Path(file).is_file():
+                faults.append(f"{path}: {file} is missing")
+            elif Path(file).stat().st_mtime > path.stat().st_mtime:
+                faults.append(f"{path}: older than {file}")
+    if faults:
+        raise UserError("some jobs are still to be done: repeat your snakemake command\n  " + "\n  ".join(faults))
 
 
 def join(paths: list[Path], name: str, captioners: list[str]) -> pd.DataFrame:
@@ -42,6 +64,7 @@ def main(argv: list[str] | None = None) -> None:
         arguments.add_argument(f"--{name}", required=True, type=Path, help=f"table `{name}` to write (CSV)")
     args = arguments.parse_args(argv)
     job = load_spec(args.spec, CollectJob)
+    check_up_to_date(args.score_tables, job.collected_as)
     names = [one["captioner"] for one in job.captioners]
     tables = {
         "capeval": join(args.capeval_tables, "capeval", names),

@@ -1,4 +1,5 @@
-"""The pool's captions: their statistics, for whom they are too long, and the images that never came so far."""
+"""The pool's captions: their statistics, for whom they are too long, what training leaves out for them, and the images
+that never came so far."""
 
 from typing import Any
 
@@ -7,6 +8,7 @@ import pandas as pd
 from workflow_scripts.captions.read import FAULTS
 from workflow_scripts.records import read_table
 from workflow_scripts.report.sweep import Sweep
+from workflow_scripts.spec import INTERSECTION
 
 Data = dict[str, Any]
 
@@ -26,7 +28,35 @@ def captions(sweep: Sweep) -> Data:
                 "over": limits.share_over.tolist(),
             }
         )
-    return {"rows": rows, "encoders": encoders, "left_out": left_out_of_pool(sweep)}
+    return {
+        "rows": rows,
+        "encoders": encoders,
+        "left_out": left_out_of_pool(sweep),
+        "train_on": sweep.job.train_on,
+        "selection": selection(sweep),
+    }
+
+
+def selection(sweep: Sweep) -> Data | None:
+    """The images that captions leave out of training: each captioner's cells by pipeline, and the pipelines' totals.
+    None where there are none."""
+    counts = selection_counts(sweep)
+    if not counts.num_any.any():
+        return None
+    by_model = counts.set_index(["captioner", "pipeline"])
+    totals = counts.drop_duplicates("pipeline")
+    return {
+        "rows": [
+            {"label": sweep.label(name), "cells": [by_model.loc[name, pipeline] for pipeline in totals.pipeline]}
+            for name in sweep.captioners
+        ],
+        "totals": totals.to_dict("records"),
+    }
+
+
+def selection_counts(sweep: Sweep) -> pd.DataFrame:
+    """Table `selection_counts` of all captioners."""
+    return read_table(sweep.results / "selection" / INTERSECTION / "counts.csv", "selection_counts")
 
 
 def left_out_of_pool(sweep: Sweep) -> list[Data]:

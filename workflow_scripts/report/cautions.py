@@ -11,6 +11,7 @@ from workflow_scripts.capeval.canaries import EXPECTED_AGREEMENT
 from workflow_scripts.captions.read import count_faults
 from workflow_scripts.files import read_run_record
 from workflow_scripts.records import read_table
+from workflow_scripts.report.captions import selection_counts
 from workflow_scripts.report.judging import canaries, judge_is_model
 from workflow_scripts.report.sweep import Sweep
 
@@ -24,7 +25,7 @@ FAULTS = {
     "echo": "echoing the prompt",
     "cut": "cut at the token limit",
 }
-LEFT_OUT = {"error": "unusable", "too_long": "too long"}
+LARGE_LOSS = 0.1  # of the images, for one captioner's faults alone
 CHANCE_LEVEL = 0.05  # one-sided level of the binomial test against chance
 
 
@@ -41,7 +42,8 @@ def warnings(sweep: Sweep) -> list[Data]:
         _constant(sweep),
     ]
     if not sweep.job.published:
-        found += [_caption_faults(sweep), _capeval_faults(sweep), _left_out_of_training(sweep)]
+        found += [_caption_faults(sweep), _capeval_faults(sweep), _cut_in_training(sweep)]
+        found += [_left_out_of_training(sweep), _costly_captioners(sweep), _images_apart(sweep)]
         found += [_conversations_left_out(sweep), _judge_errs(sweep), _talks_to_judge(sweep)]
     return [warning for warning in found if warning["items"]]
 
@@ -148,16 +150,59 @@ def _faults(label: str, counts: dict[str, int], total: int) -> list[str]:
 
 
 def _left_out_of_training(sweep: Sweep) -> Data:
-    """What the trainers counted, by their run records."""
+    """Images that captions leave out: for everybody, or under `own` each captioner's."""
+    counts = selection_counts(sweep)
+    if sweep.job.train_on == "own":
+        rows = counts[counts.num_own > 0].itertuples()
+        items = [f"{row.pipeline}, {sweep.label(row.captioner)}: {_share(row.num_own, row.num_images)}" for row in rows]
+        meaning = "Captioners then differ in how many images they are learnt from, not only in what they say of them."
+        return _warning("Images left out of training, captioner by captioner", meaning, items)
     items = []
-    for pipeline in sweep.pipelines():
+    for pipeline, rows in counts[counts.num_any > 0].groupby("pipeline", sort=False):
+        most = rows.sort_values("num_own", ascending=False, kind="stable").iloc[0]
+        told = f"{pipeline}: {_share(most.num_any, most.num_images)}"
+        items.append(f"{told}, the most of them for {sweep.label(most.captioner)} ({most.num_own:,})")
+    meaning = "Some captioner's caption is missing, faulty or too long; no captioner's models are trained on the image."
+    return _warning("Images left out of training for all captioners", meaning, items)
+
+
+def _costly_captioners(sweep: Sweep) -> Data:
+    """Captioners that alone cost all others a large share of the images."""
+    counts = selection_counts(sweep)
+    rows = counts[counts.num_alone > LARGE_LOSS * counts.num_images]
+    items = [
+        f"{row.pipeline}, {sweep.label(row.captioner)}: {_share(row.num_alone, row.num_images)}"
+        for row in rows.itertuples()
+        if sweep.job.train_on == "intersection"
+    ]
+    meaning = (
+        "They are left out of everybody's training for this captioner's faults alone; without it they would not be."
+    )
+    return _warning("A captioner that costs the others many images", meaning, items)
+
+
+def _images_apart(sweep: Sweep) -> Data:
+    table = read_table(sweep.results / "selection/apart.csv", "selections_apart")
+    items = [
+        f"{row.pipeline}, seed {row.seed}, {sweep.label(row.captioner)}: {row.num_apart:,} ({row.share_apart:.2%})"
+        for row in table[table.num_apart > 0].itertuples()
+    ]
+    meaning = "Captioners came or changed after these models were trained, on images that are not quite the sweep's."
+    return _warning("Models trained on other images", meaning, items)
+
+
+def _cut_in_training(sweep: Sweep) -> Data:
+    """What vlm.train counted, by its run records. What text encoders cut stands in a table by captioner and encoder."""
+    items = []
+    for pipeline in sweep.pipelines("understanding"):
         for seed in sweep.job.analysis.seeds:
             for captioner in sweep.captioners:
-                told = _training_faults(read_run_record(sweep.model_folder(pipeline, seed, captioner) / "model.json"))
-                if told:
-                    items.append(f"{pipeline}, seed {seed}, {sweep.label(captioner)}: {', '.join(told)}")
-    meaning = "Captioners then differ in how much of their captions is trained on, not only in what they say."
-    return _warning("Captions left out of training or cut there", meaning, items)
+                record = read_run_record(sweep.model_folder(pipeline, seed, captioner) / "model.json")
+                if number := record["num_cut_samples"]:
+                    items.append(f"{pipeline}, seed {seed}, {sweep.label(captioner)}: {number:,} samples")
+    return _warning(
+        "Samples cut in training", "They are longer than max_length; what is beyond it is not learnt.", items
+    )
 
 
 def _conversations_left_out(sweep: Sweep) -> Data:
@@ -172,18 +217,6 @@ def _conversations_left_out(sweep: Sweep) -> Data:
             )
     meaning = "No model is trained on them, whoever wrote the captions beside them."
     return _warning("Conversations left out of training", meaning, items)
-
-
-def _training_faults(record: Data) -> list[str]:
-    """Captions left out and samples cut, as vlm.train (`num_captions_left_out`, `num_cut_samples`) and t2i.finetune
-    count. What text encoders cut stands in a table by captioner and encoder."""
-    left_out = record.get("num_captions_left_out", {})
-    told = [f"{n:,} {LEFT_OUT.get(why, why)}" for why, n in left_out.items() if n]
-    if record.get("num_unusable_captions"):
-        told.append(f"{record['num_unusable_captions']:,} unusable")
-    if record.get("num_cut_samples"):
-        told.append(f"{record['num_cut_samples']:,} samples cut at the longest length")
-    return told
 
 
 def _judge_errs(sweep: Sweep) -> Data:

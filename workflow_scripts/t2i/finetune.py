@@ -2,14 +2,17 @@
 
     python -m workflow_scripts.t2i.finetune --spec '{"family": "sd3", ...}' \
         --latents results/blocks/generation/sd3/latents.json --captions results/blocks/captions/late/captions.json \
+        --selection results/blocks/selection/intersection/sd3.parquet \
+        --kept-selection results/blocks/generation/sd3/seed-0/late/selection.parquet \
         --out results/blocks/generation/sd3/seed-0/late/model.json \
         --log-table results/blocks/generation/sd3/seed-0/late/training.csv
 
-Files in: the latents, the captions, the pipeline folder. Files out: --log-table (table `training`); the fine-tuned
-transformer in a folder beside --out; --out, its manifest, written last. All other parts of the pipeline stay those of
-the pipeline folder. A run that was ended goes on from its last checkpoint and ends with the same weights.
+Files in: the latents, the captions, the images that are left out, the pipeline folder. Files out: --log-table (table
+`training`); --kept-selection, a copy of --selection; the fine-tuned transformer in a folder beside --out; --out, its
+manifest, written last. All other parts of the pipeline stay those of the pipeline folder. A run that was ended goes on
+from its last checkpoint and ends with the same weights.
 
-An image whose caption is in error, or empty, is left out and counted; the run record says how many each text encoder
+An image that is left out keeps its place and counts nothing; the run record says how many captions each text encoder
 cuts. Captions are encoded once, into a folder that goes with the checkpoints, where --embedding-disk-gb holds them,
 else in every step.
 """
@@ -18,7 +21,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from workflow_scripts.captions.read import read_captions
+from workflow_scripts.captions.read import captions_of
+from workflow_scripts.captions.selection import keep_selection, read_selection, selection_facts
 from workflow_scripts.command import load_spec, parser, run
 from workflow_scripts.distributed import check_processes, is_main, join
 from workflow_scripts.errors import UserError
@@ -29,18 +33,16 @@ from workflow_scripts.progress import log
 from workflow_scripts.records import write_table
 
 
-def usable_captions(captions: Path, image_ids: list[str]) -> list[str | None]:
-    """Each image's caption, None where it is in error or empty. Raises UserError for an image without a row."""
-    table = read_captions(captions).set_index("image_id")
-    missing = [image for image in image_ids if image not in table.index]
-    if missing:
-        raise UserError(f"{captions}: {len(missing)} of {len(image_ids)} images have no caption, first {missing[0]}")
-    rows = table.loc[image_ids]
-    sound = rows.error.isna() & rows.caption.fillna("").str.strip().ne("")
-    found = [text if ok else None for text, ok in zip(rows.caption, sound, strict=True)]
-    if not any(sound):
-        raise UserError(f"{captions}: none of {len(image_ids)} captions can be used")
-    return found
+def usable_captions(captions: Path, image_ids: list[str], left_out: set[str]) -> list[str | None]:
+    """Each image's caption, None where the image is left out. Raises UserError for an image without a caption."""
+    found = captions_of(captions, image_ids)
+    kept = [(image, text) for image, text in zip(image_ids, found, strict=True) if image not in left_out]
+    empty = [image for image, text in kept if not (text or "").strip()]
+    if empty:
+        raise UserError(f"{captions}: {len(empty)} captions are empty, and the selection keeps them, first {empty[0]}")
+    if not kept:
+        raise UserError(f"{captions}: none of {len(image_ids)} images is left to train on")
+    return [None if image in left_out else text for image, text in zip(image_ids, found, strict=True)]
 
 
 def count_cut(tokens: dict[str, tuple[int, list[int]]]) -> dict[str, Any]:
@@ -91,6 +93,8 @@ def main(argv: list[str] | None = None) -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--latents", type=Path, required=True, help="latents.json")
     arguments.add_argument("--captions", type=Path, required=True, help="captions.json of one captioner")
+    arguments.add_argument("--selection", type=Path, required=True, help="table of the images that are left out")
+    arguments.add_argument("--kept-selection", type=Path, required=True, help="where its copy goes")
     arguments.add_argument("--out", type=Path, required=True, help="the manifest, model.json")
     arguments.add_argument("--log-table", type=Path, required=True, help="the loss curve, training.csv")
     arguments.add_argument(
@@ -111,7 +115,8 @@ def main(argv: list[str] | None = None) -> None:
     from workflow_scripts.training import num_steps, remove_checkpoints, train
 
     latents = Latents(args.latents)
-    captions = usable_captions(args.captions, latents.image_ids)
+    left_out = read_selection(args.selection, args.captions)
+    captions = usable_captions(args.captions, latents.image_ids, left_out)
     made_of = fingerprint(spec.model_dump(mode="json"), args.latents, captions, folder_fingerprint(base))
     folder = args.out.parent / made_of
     embeddings = folder / "embeddings"
@@ -128,7 +133,7 @@ def main(argv: list[str] | None = None) -> None:
         family.free_text_encoders()
     num_images = len(latents)
     steps = num_steps(spec.training, num_images)
-    log.info("%d images, %d without a usable caption, %d steps", num_images, num_images - len(usable), steps)
+    log.info("%d images, %d left out, %d steps", num_images, num_images - len(usable), steps)
     num_visits = steps * spec.training.global_batch
     read = how_read(family, usable, tokens) | how_read(family, [""], family.text_tokens([""]))
     visits = Visits(family, spec.training, spec.seed, num_visits, latents, captions, read, encoded)
@@ -146,12 +151,13 @@ def main(argv: list[str] | None = None) -> None:
     final = folder / "transformer"
     save_transformer(transformer, {name.removeprefix("transformer."): t for name, t in weights.items()}, final)
     write_table(args.log_table, curve, "training")
+    keep_selection(args.selection, args.kept_selection)
     write_run_record(
         args.out,
         spec.model_dump(mode="json"),
         num_images=num_images,
         num_images_shown=len(set(visits.order.tolist())),
-        num_unusable_captions=num_images - len(usable),
+        selection=selection_facts(left_out, num_images),
         num_steps=steps,
         num_learning_parameters=sum(p.numel() for p in transformer.parameters()),
         captions_cut=count_cut(tokens),

@@ -36,11 +36,11 @@ def main(argv: list[str] | None = None) -> None:
     from workflow_scripts.model_folders import folder_fingerprint, local_folder, manifest_folder
     from workflow_scripts.vlm.conversations import Conversations, find_json
     from workflow_scripts.vlm.data import Samples
-    from workflow_scripts.vlm.stage import CountTokens, Facts, run_stage
+    from workflow_scripts.vlm.stage import Facts, run_stage
 
     base = manifest_folder(args.start) if args.start else local_folder(job.model.base)
 
-    def read_samples(count_tokens: CountTokens) -> tuple[Samples, Facts]:
+    def read_samples() -> tuple[Samples, Facts]:
         conversations = Conversations(args.conversations, find_json(job.stage.data.path))
         return Samples(conversations), conversations.facts()
 

@@ -7,18 +7,20 @@ is learnt from the same images in the same order.
 import hashlib
 import random
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet
 
+from workflow_scripts.captions.read import StoredCaptions
 from workflow_scripts.errors import UserError
-from workflow_scripts.images import container
+from workflow_scripts.images import place_of
 
 IMAGE_MARK = "<image>"
 
@@ -107,52 +109,69 @@ class Ordered(Sequence[Sample]):
         return [self._samples.key(int(index)) for index in self.order]
 
 
-def caption_samples(
-    pool: pd.DataFrame,
-    captions: pd.DataFrame,
-    instruction: str,
-    num_tokens: Callable[[list[str]], list[int]],
-    max_tokens: int,
-) -> tuple[list[Sample], Counter]:
-    """One sample an image of the pool whose caption is usable, in pool order, and why the others are left out
-    (`error`, `empty`, `too_long`: counts).
+class CaptionSamples:
+    """A source of captions as conversations: one sample an image of the pool that is not left out, in the pool's order.
 
-    `pool` is a table `images`, `captions` a table `captions`; `num_tokens` counts the trained model's tokens of texts.
-    Raises UserError where an image has no caption or several, or none is usable.
+    Image ids and paths are held; a caption is read from its shard when its sample is asked for. Raises UserError where
+    an image has no caption or several, an image file is missing, or no image is left.
     """
-    rows = pool.merge(captions, on="image_id", how="left", indicator=True, validate="one_to_many")
-    absent = rows.loc[rows["_merge"] == "left_only", "image_id"]
-    twice = rows.loc[rows["image_id"].duplicated(), "image_id"]
-    for images, fault in ((absent, "no caption"), (twice, "several captions")):
-        if len(images):
-            raise UserError(f"captions: {len(images)} images of the pool have {fault}, first {images.iloc[0]}")
-    texts = ["" if pd.isna(caption) else caption.strip() for caption in rows["caption"]]
-    samples, left_out = [], Counter()
-    for row, text, length in zip(rows.itertuples(), texts, num_tokens(texts), strict=True):
-        fault = (
-            "error" if not pd.isna(row.error) else "empty" if not text else "too_long" if length > max_tokens else None
-        )
-        if fault:
-            left_out[fault] += 1
-        else:
-            samples.append(Sample(f"caption:{row.image_id}", (Path(row.path),), ((instruction, text),)))
-    if not samples:
-        raise UserError(f"captions: none of {len(rows)} is usable: {dict(left_out)}")
-    check_images(image for sample in samples for image in sample.images)
-    return samples, left_out
+
+    def __init__(self, pool: Path, captions: Path, left_out: set[str], instruction: str) -> None:
+        images = pyarrow.parquet.read_table(pool, columns=["image_id", "path"]).combine_chunks()
+        self._captions, self._instruction = StoredCaptions(captions), instruction
+        told = self._captions.image_ids()
+        rows = pa.compute.index_in(images["image_id"], value_set=told)
+        absent = images["image_id"].filter(rows.is_null())
+        twice = pa.compute.value_counts(told)
+        twice = twice.field("values").filter(pa.compute.greater(twice.field("counts"), 1))
+        for faulty, fault in ((absent, "no caption"), (twice, "several captions")):
+            if len(faulty):
+                raise UserError(f"{captions}: {len(faulty)} images of the pool have {fault}, first {faulty[0]}")
+        kept = pa.compute.invert(pa.compute.is_in(images["image_id"], value_set=pa.array(left_out, pa.string())))
+        self._rows = rows.filter(kept).to_numpy()
+        self._image_ids, self._paths = (images[name].filter(kept).combine_chunks() for name in ("image_id", "path"))
+        if not len(self):
+            raise UserError(f"{captions}: none of {len(images)} images is left to train on")
+        check_images(path.as_py() for path in self._paths)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def key(self, index: int) -> str:
+        """`caption:` and the image's id."""
+        return f"caption:{self._image_ids[index]}"
+
+    def sample(self, index: int) -> Sample:
+        """The instruction and the caption. Raises UserError where there is none."""
+        image_id, caption = self._captions[int(self._rows[index])]
+        text = (caption or "").replace(IMAGE_MARK, "").strip()
+        if not text:
+            raise UserError(f"sample {self.key(index)}: has no caption, and the selection does not leave it out")
+        return Sample(f"caption:{image_id}", (Path(self._paths[index].as_py()),), ((self._instruction, text),))
 
 
-def question_samples(captioned: Sequence[Sample], seed: int) -> list[Sample]:
-    """Questions that each caption answers by rule (blocks world): one sample a caption that answers any."""
-    from workflow_scripts.blocks.questions import questions_from_caption
+class QuestionSamples:
+    """A source of questions that captions answer by rule (blocks world): one sample a caption. A caption that answers
+    none is learnt once more as it is: what captions say moves no other sample."""
 
-    samples = []
-    for sample in captioned:
-        image_id = sample.key.removeprefix("caption:")
-        turns = questions_from_caption(sample.turns[0][1], random.Random(f"{seed}:{image_id}"))
-        if turns:
-            samples.append(Sample(f"questions:{image_id}", sample.images, tuple(turns)))
-    return samples
+    def __init__(self, captioned: CaptionSamples, seed: int) -> None:
+        self._captioned, self._seed = captioned, seed
+
+    def __len__(self) -> int:
+        return len(self._captioned)
+
+    def key(self, index: int) -> str:
+        """`questions:` and the image's id."""
+        return self._captioned.key(index).replace("caption:", "questions:", 1)
+
+    def sample(self, index: int) -> Sample:
+        """Questions drawn by seed and image, and the caption's answers."""
+        from workflow_scripts.blocks.questions import questions_from_caption
+
+        sample, key = self._captioned.sample(index), self.key(index)
+        draw = random.Random(f"{self._seed}:{key.removeprefix('questions:')}")
+        turns = tuple(questions_from_caption(sample.turns[0][1], draw)) or sample.turns
+        return Sample(key, sample.images, turns)
 
 
 def in_order(samples: Samples, seed: int, count: int) -> Ordered:
@@ -167,9 +186,15 @@ def in_order(samples: Samples, seed: int, count: int) -> Ordered:
     return Ordered(samples, np.concatenate(passes)[:count])
 
 
-def check_images(paths: Iterable[Path]) -> None:
+def check_images(paths: Iterable[str | Path]) -> None:
     """Raise UserError with the number of files (images or their archives) that are missing and the first of them."""
-    files = {container(path) for path in paths}
-    missing = sorted(path for path in files if not path.is_file())
+    files, missing = set(), set()
+    for path in paths:
+        place = place_of(path)
+        file = str(place.archive if place else path)
+        if place is None or file not in files:  # an archive is looked up once
+            files.update([file] if place else [])
+            if not Path(file).is_file():
+                missing.add(file)
     if missing:
-        raise UserError(f"{len(missing)} image files are missing, first {missing[0]}")
+        raise UserError(f"{len(missing)} image files are missing, first {min(missing)}")

@@ -17,7 +17,6 @@ from workflow_scripts.vlm.flops import training_flops
 from workflow_scripts.vlm.model import freeze, load, save
 from workflow_scripts.vlm.trainer import LlavaTrainer
 
-CountTokens = Callable[[list[str]], list[int]]
 Facts = dict[str, Any]
 
 
@@ -25,7 +24,7 @@ def run_stage(
     job: AlignJob | SftJob,
     start: Path,
     inputs: Sequence[Any],
-    read_samples: Callable[[CountTokens], tuple[Samples, Facts]],
+    read_samples: Callable[[], tuple[Samples, Facts]],
     out: Path,
     log_table: Path,
     loader_workers: int,
@@ -34,7 +33,7 @@ def run_stage(
 
     `inputs` are what the stage reads besides its spec (parts of a fingerprint); checkpoints and the final model lie
     beside `out` in the folder named by the fingerprint of both, so that a changed spec never resumes an old run.
-    `read_samples` gives the samples and facts for the run record; it is given a function that counts texts' tokens.
+    `read_samples` gives the samples and facts for the run record.
     """
     spec = job.model_dump(mode="json")
     name = fingerprint(spec, *inputs)
@@ -44,10 +43,7 @@ def run_stage(
     model, processor = load(start, job.model)
     num_learning = freeze(model, job.stage)
 
-    def count_tokens(texts: list[str]) -> list[int]:
-        return [len(ids) for ids in processor.tokenizer(texts, add_special_tokens=False)["input_ids"]]
-
-    samples, facts = read_samples(count_tokens)
+    samples, facts = read_samples()
     steps = num_steps(job.stage, len(samples))
     log.info(
         "%d samples, %d steps of %d, %d parameters learn",
