@@ -8,13 +8,14 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
+import tiny_scorers
 import torch
 import transformers
 from PIL import Image
 from told_models import ToldModels
 
-from tests.unit import tiny_scorers
-from workflow_scripts.benchmarks.generation import canaries, geneval
+from workflow_scripts.benchmarks.generation import BENCHMARKS, canaries, geneval
+from workflow_scripts.benchmarks.generation.base import Picture, Prompt
 from workflow_scripts.benchmarks.generation.mask2former import instances
 from workflow_scripts.benchmarks.generation.models import (
     blip,
@@ -163,6 +164,41 @@ def test_a_benchmarks_models_are_opened_together(folders):
     assert {role: type(model) for role, model in open_models("t2i_compbench", benchmark, 2).items()} == {
         role: CLASSES[role] for role in MODELS["t2i_compbench"]
     }
+
+
+@pytest.mark.parametrize("mode", ["official", "fixed"])
+def test_the_benchmarks_rules_take_what_the_models_say(folders, mode):
+    """Two pictures of a prompt a category, through each benchmark's own scorer."""
+    rows = [
+        {"tag": "colors", "include": [{"class": "cow", "count": 1, "color": "red"}], "prompt": "a red cow"},
+        {"tag": "counting", "include": [{"class": "cup", "count": 2}], "exclude": [], "prompt": "two cups"},
+    ]
+    texts = {
+        "color": "a red apple and a green vase",
+        "shape": "a round clock and a square box",
+        "texture": "a wooden table and a metallic chair",
+        "spatial": "a clock on the left of a cow",
+        "3d_spatial": "a cow in front of a clock",
+        "numeracy": "two cows and three clocks",
+        "non_spatial": "a man reads a book",
+        "complex": "a red clock next to a small cow",
+    }
+    prompts = {
+        "geneval": [Prompt(f"{number:05d}", row["prompt"], row["tag"], row) for number, row in enumerate(rows)],
+        "t2i_compbench": [
+            Prompt(f"{category}_000", text, category, "spatialaction" if category == "complex" else None)
+            for category, text in texts.items()
+        ],
+    }
+    for name, some in prompts.items():
+        models = open_models(
+            name, {role: ScorerModel(through=TINY[role][0], path=folders[role]) for role in MODELS[name]}, 3
+        )
+        scorer = BENCHMARKS[name].scorer(None, some, models, mode)
+        pictures = [Picture(prompt, index, PICTURES[index]) for prompt in some for index in range(2)]
+        scores = scorer(pictures)
+        assert [(one.prompt_id, one.index) for one in scores] == [(one.prompt.id, one.index) for one in pictures]
+        assert all(-1 <= one.score <= 1 for one in scores) and json.dumps([one.seen for one in scores])
 
 
 def test_a_picture_is_encoded_once_however_much_is_asked(opened, monkeypatch):
