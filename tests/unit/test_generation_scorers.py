@@ -12,6 +12,7 @@ import tiny_scorers
 import torch
 import transformers
 from PIL import Image
+from safetensors.torch import load_file, save_file
 from told_models import ToldModels
 
 from workflow_scripts.benchmarks.generation import BENCHMARKS, canaries, geneval
@@ -580,19 +581,22 @@ def test_a_checkpoint_that_lacks_weights_is_refused(folders, tmp_path):
         clip.TextSimilarity(ScorerModel(through="clip", path=folder), 4)
 
 
-def test_weights_that_are_not_asked_for_may_be_absent(folders, tmp_path):
-    """DPT's published checkpoint lacks those of a part that is never used."""
-    from safetensors.torch import load_file, save_file
-
-    folder = changed(folders["depth"], tmp_path, lambda config: None)
+@pytest.mark.parametrize(
+    ("role", "unused"),
+    [
+        ("depth", "neck.fusion_stage.layers.0.residual_layer1."),
+        ("instances", "model.pixel_level_module.encoder.swin.layernorm."),
+        ("instances", "criterion."),
+    ],
+)
+def test_weights_that_published_checkpoints_lack_are_not_asked_for(folders, opened, tmp_path, role, unused):
+    folder = changed(folders[role], tmp_path, lambda config: None)
     weights = load_file(folder / "model.safetensors")
-    unused = [name for name in weights if name.startswith("neck.fusion_stage.layers.0.residual_layer1.")]
-    save_file(
-        {name: w for name, w in weights.items() if name not in unused}, folder / "model.safetensors", {"format": "pt"}
-    )
-    model = dpt.DepthEstimator(ScorerModel(through="dpt", path=folder), 4)
-    whole = dpt.DepthEstimator(ScorerModel(through="dpt", path=folders["depth"]), 4)
-    assert unused and np.array_equal(model.depths(PICTURES[:1], (9, 9)), whole.depths(PICTURES[:1], (9, 9)))
+    kept = {name: values for name, values in weights.items() if not name.startswith(unused)}
+    assert len(kept) < len(weights)
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+    model = CLASSES[role](ScorerModel(through=TINY[role][0], path=folder), 4)
+    assert flat(ASK[role](model, PICTURES[:1])) == flat(ASK[role](opened(role), PICTURES[:1]))
 
 
 def test_labels_in_another_order_are_refused(tmp_path):

@@ -21,6 +21,8 @@ from workflow_scripts.spec import ScorerModel
 
 SHORTER, LONGER, MULTIPLE = 800, 1333, 32  # pixels
 GREY = 128
+# Of the loss, and of the backbone's end, which newer versions of transformers make: published checkpoints lack it.
+UNUSED = r"^criterion\.|^model\.pixel_level_module\.encoder\.swin\.layernorm\."
 MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # of 0-255, ImageNet's
 
 # GenEval's names of COCO's 80 classes, in COCO's order.
@@ -54,8 +56,7 @@ class InstanceDetector:
     def __init__(self, source: ScorerModel, batch: int, serving: Any = None) -> None:
         from transformers import Mask2FormerForUniversalSegmentation
 
-        # The criterion's weights belong to the loss.
-        self._model = load(source, Mask2FormerForUniversalSegmentation, unused=r"^criterion\.")
+        self._model = load(source, Mask2FormerForUniversalSegmentation, UNUSED)
         self._in_batches = Batches(batch, source.path)
         labels = self._model.config.id2label
         if len(labels) != len(NAMES):
