@@ -6,6 +6,7 @@ are 10^9 bytes.
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -63,18 +64,19 @@ def host_memory() -> float:
     return min(limits)
 
 
-def count_parameters(folder: Path) -> tuple[int, int]:
-    """How many numbers the weights of a model's folder are, and its largest tensor, by the headers of their files."""
+def count_parameters(folder: Path, counts: Callable[[str], bool] = lambda name: True) -> tuple[int, int]:
+    """How many numbers the weights of a model's folder are, and its largest tensor, by the headers of their files;
+    of all weights, or those whose name `counts`."""
     index = next(iter(sorted(folder.glob("*.safetensors.index.json"))), None)
     listed = set(read_json(index)["weight_map"].values()) if index else {p.name for p in folder.glob("*.safetensors")}
     sizes = []
-    for name in sorted(listed):
-        with safe_open(folder / name, "pt") as file:
-            shapes = (file.get_slice(tensor).get_shape() for tensor in file.keys())  # noqa: SIM118
+    for part in sorted(listed):
+        with safe_open(folder / part, "pt") as file:
+            shapes = (file.get_slice(name).get_shape() for name in file.keys() if counts(name))  # noqa: SIM118
             sizes += [int(torch.Size(shape).numel()) for shape in shapes]
-    if not sizes:
+    if not listed:
         raise UserError(f"{folder}: has no weights in safetensors")
-    return sum(sizes), max(sizes)
+    return sum(sizes), max(sizes, default=0)
 
 
 def training_states(parameters: int, largest: int, settings: Optimisation) -> tuple[float, float]:

@@ -117,5 +117,6 @@ def test_parameters_are_counted_by_the_headers_of_the_files_in_use(tmp_path):
     assert capacity.count_parameters(tmp_path) == (101, 70)
     save_torch_state_dict(weights, tmp_path, filename_pattern="half{suffix}.safetensors")  # beside, listed by nothing
     assert capacity.count_parameters(tmp_path) == (101, 70)
+    assert capacity.count_parameters(tmp_path, lambda name: name != "a") == (31, 30)
     with pytest.raises(UserError, match="has no weights in safetensors"):
         capacity.count_parameters(tmp_path / "nowhere")

@@ -5,9 +5,11 @@ import json
 import logging
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -21,6 +23,7 @@ from workflow_scripts.model_folders import manifest_folder
 from workflow_scripts.records import read_table
 from workflow_scripts.spec import Optimisation, VlmModel, VlmStage
 from workflow_scripts.vlm import align
+from workflow_scripts.vlm import stage as vlm_stage
 from workflow_scripts.vlm.batches import Batches
 from workflow_scripts.vlm.flops import training_flops
 from workflow_scripts.vlm.model import freeze, load, module_of
@@ -295,6 +298,13 @@ def test_what_cannot_be_done_yet_says_so(tmp_path, base, data, part, changes, ke
     with pytest.raises(NotInThisVersion, match=rf"understanding\.pipelines\.<pipeline>\.{key}: "):
         run_align(spec, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_too_small_a_disk_ends_it_before_the_model_is_loaded(tmp_path, base, data, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    monkeypatch.setattr(vlm_stage, "load", lambda *_: pytest.fail("loaded"))
+    with pytest.raises(UserError, match=r"0.001 MB are free, this needs .*\(checkpoints .*, the trained model "):
+        run_align(align_spec(base, data), tmp_path)
 
 
 def test_a_missing_folder_stops(tmp_path, base, data):

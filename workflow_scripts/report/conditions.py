@@ -97,9 +97,10 @@ def _pipeline(sweep: Sweep, pipeline: str, captioner: str) -> list[tuple[str, st
             benchmarks,
         ]
     made = read_run_record(folder / settings.benchmarks[0] / "pictures.parquet")["spec"]["generate"]
+    size = f"{spec['resolution']} px" + (" or sizes of about that area" if spec["aspect"] == "buckets" else "")
     return [
         ("Model", f"{name_of(spec['model'])} ({spec['family']})"),
-        ("Fine-tuning", f"{spec['num_images']:,} images at {spec['resolution']} px; {_training(spec['training'])}"),
+        ("Fine-tuning", f"{spec['num_images']:,} images at {size}; {_training(spec['training'])}"),
         ("Pictures", f"{made['steps']} steps, guidance {made['guidance']:g}"),
         benchmarks,
     ]

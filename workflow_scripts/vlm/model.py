@@ -14,9 +14,9 @@ from workflow_scripts.spec import VlmModel, VlmStage
 from workflow_scripts.vlm.chat_templates import CHAT_TEMPLATES
 
 _PREFIXES = {
-    "vision": ("model.vision_tower.",),
-    "projector": ("model.multi_modal_projector.",),
-    "language": ("model.language_model.", "lm_head."),
+    "vision": ("model.vision_tower.", "vision_tower."),
+    "projector": ("model.multi_modal_projector.", "multi_modal_projector."),
+    "language": ("model.language_model.", "lm_head.", "language_model."),
 }
 _PUBLISHED = {
     "model.vision_tower.": "vision_tower.vision_model.",
@@ -90,7 +90,7 @@ def published_name(name: str) -> str:
 
 
 def module_of(name: str) -> str:
-    """vision, projector or language: the module that a parameter belongs to."""
+    """vision, projector or language: the module that a parameter belongs to, by its name in the model or in files."""
     return next(module for module, prefixes in _PREFIXES.items() if name.startswith(prefixes))
 
 

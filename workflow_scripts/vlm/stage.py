@@ -4,17 +4,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from workflow_scripts.capacity import (
+    checkpoints,
+    count_parameters,
+    local_processes,
+    require_disk,
+    require_memory,
+    training_states,
+)
 from workflow_scripts.distributed import is_main, join
 from workflow_scripts.files import fingerprint, write_run_record
 from workflow_scripts.model_folders import write_manifest
 from workflow_scripts.plan import AlignJob, SftJob
 from workflow_scripts.progress import log
 from workflow_scripts.records import write_table
+from workflow_scripts.spec import VlmStage
 from workflow_scripts.training import num_steps, remove_checkpoints, train
 from workflow_scripts.vlm.batches import Batches
 from workflow_scripts.vlm.data import Samples, in_order
 from workflow_scripts.vlm.flops import training_flops
-from workflow_scripts.vlm.model import freeze, load, save
+from workflow_scripts.vlm.model import freeze, load, module_of, save
 from workflow_scripts.vlm.trainer import LlavaTrainer
 
 Facts = dict[str, Any]
@@ -40,6 +49,7 @@ def run_stage(
     folder = out.parent / name
     folder.mkdir(parents=True, exist_ok=True)
     join(job.stage)
+    _require_room(start, folder, job.stage)
     model, processor = load(start, job.model)
     num_learning = freeze(model, job.stage)
 
@@ -75,3 +85,14 @@ def run_stage(
     )
     write_manifest(out, folder / "model", name)
     remove_checkpoints(folder)
+
+
+def _require_room(start: Path, folder: Path, stage: VlmStage) -> None:
+    """Raise UserError where disk or memory do not hold the training of the model in the folder `start`. How much
+    activations take depends on the samples' lengths: they are not in it."""
+    learning, largest = count_parameters(start, lambda name: module_of(name) in stage.train)
+    saved = (2 if stage.zero_stage and stage.precision == "bf16" else 4) * count_parameters(start)[0]
+    require_disk(folder, {"checkpoints": checkpoints(learning, stage), "the trained model": saved})
+    on_gpu, on_host = training_states(learning, largest, stage)
+    optimiser = local_processes() * on_host
+    require_memory({"weights, gradients, optimiser": on_gpu}, {"optimiser": optimiser})
