@@ -15,7 +15,7 @@ from safetensors import safe_open
 
 from workflow_scripts.distributed import is_main
 from workflow_scripts.errors import UserError
-from workflow_scripts.files import read_json
+from workflow_scripts.model_folders import weight_files
 from workflow_scripts.progress import log
 from workflow_scripts.spec import Optimisation
 
@@ -67,15 +67,11 @@ def host_memory() -> float:
 def count_parameters(folder: Path, counts: Callable[[str], bool] = lambda name: True) -> tuple[int, int]:
     """How many numbers the weights of a model's folder are, and its largest tensor, by the headers of their files;
     of all weights, or those whose name `counts`."""
-    index = next(iter(sorted(folder.glob("*.safetensors.index.json"))), None)
-    listed = set(read_json(index)["weight_map"].values()) if index else {p.name for p in folder.glob("*.safetensors")}
     sizes = []
-    for part in sorted(listed):
-        with safe_open(folder / part, "pt") as file:
+    for path in weight_files(folder):
+        with safe_open(path, "pt") as file:
             shapes = (file.get_slice(name).get_shape() for name in file.keys() if counts(name))  # noqa: SIM118
             sizes += [int(torch.Size(shape).numel()) for shape in shapes]
-    if not listed:
-        raise UserError(f"{folder}: has no weights in safetensors")
     return sum(sizes), max(sizes, default=0)
 
 
@@ -105,8 +101,8 @@ def activations(layers: int, width: int, tokens: int, settings: Optimisation) ->
 
 def checkpoints(parameters: int, settings: Optimisation) -> float:
     """Bytes of the checkpoints that lie there at once: weights and two moments in float32, and where DeepSpeed trains
-    in 16 bits, the weights in those too, twice."""
-    halves = 4 if settings.zero_stage and settings.precision == "bf16" else 0
+    in 16 bits, the weights in those too: once for all processes, and under ZeRO-2 once more."""
+    halves = {0: 0, 2: 4, 3: 2}[settings.zero_stage] if settings.precision == "bf16" else 0
     return CHECKPOINTS * (12.0 + halves) * parameters
 
 

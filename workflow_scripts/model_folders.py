@@ -22,6 +22,16 @@ def folder_fingerprint(folder: Path) -> str:
     return fingerprint([str(path.relative_to(folder)) for path in files], *files)
 
 
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a model's folder: those that its index lists, or all. Raises UserError without any."""
+    index = next(iter(sorted(folder.glob("*.safetensors.index.json"))), None)
+    files = {folder / name for name in read_json(index)["weight_map"].values()} if index else set()
+    files = files or set(folder.glob("*.safetensors"))
+    if not files:
+        raise UserError(f"{folder}: has no weights in safetensors")
+    return sorted(files)
+
+
 def write_manifest(path: Path, folder: Path, made_of: str) -> None:
     """Write model.json: the folder relative to it, the sha256 of each file, the fingerprint of spec and inputs."""
     files = {file.name: sha256_file(file) for file in sorted(folder.iterdir())}

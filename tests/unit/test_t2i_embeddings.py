@@ -92,7 +92,12 @@ def test_freed_encoders_are_gone_and_the_rest_works_without_them(base):
     family.free_text_encoders()
     gc.collect()
     assert [reference() for reference in watched] == [None]
+    rounded = family.load_part("transformer", torch.bfloat16)
     transformer = family.load_part("transformer")
+    for name, parameter in rounded.named_parameters():
+        assert torch.equal(parameter, transformer.get_parameter(name).bfloat16())
+    for name, buffer in rounded.named_buffers():
+        assert torch.equal(buffer, transformer.get_buffer(name))
     assert family.pipe.transformer is transformer
     with torch.no_grad():
         noisy = family.normalise(torch.randn(2, 8, 4, 4))

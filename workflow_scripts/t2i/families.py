@@ -16,9 +16,11 @@ import torch
 import transformers
 from accelerate import init_empty_weights
 from PIL import Image
+from safetensors import safe_open
 
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_json
+from workflow_scripts.model_folders import weight_files
 from workflow_scripts.spec import Source
 
 Text = dict[str, torch.Tensor]  # the text as keyword arguments of the transformer
@@ -82,8 +84,16 @@ class Family(ABC):
         return made
 
     def load_part(self, name: str, dtype: torch.dtype = torch.float32, folder: Path | None = None) -> torch.nn.Module:
-        """Read the weights of a part into host memory, from `folder` where its own are not wanted."""
-        part = _class_of(self._index[name]).from_pretrained(folder or self._folder / name, dtype=dtype)
+        """Read the weights of a part into host memory, from `folder` where its own are not wanted. What of
+        a transformer is no weight (SD3's table of positions) is read in float32 whatever `dtype`: it is not rounded."""
+        folder = folder or self._folder / name
+        part = _class_of(self._index[name]).from_pretrained(folder, dtype=dtype)
+        if name == "transformer":
+            buffers = dict(part.named_buffers())
+            for path in weight_files(folder):
+                with safe_open(path, "pt") as file:
+                    for key in buffers.keys() & file.keys():
+                        buffers[key].data = file.get_tensor(key).float()
         setattr(self.pipe, name, part)
         return part
 
