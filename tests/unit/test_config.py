@@ -74,11 +74,13 @@ def test_faults_of_the_whole(raw):
         raw,
         lambda c: c["pool"].update(size=2_000_000),
         lambda c: c["captioners"].update(
-            dialled={"label": "D", "family": "D", "engine": "exact", "dial": {"drop": 0, "falsify": 0}}
+            dialled={"label": "D", "family": "D", "engine": "exact", "dial": {"drop": 0, "falsify": 0}},
+            intersection={**c["captioners"]["qwen3-vl-8b"], "label": "I"},
         ),
         lambda c: c["analysis"]["composites"]["hallucination"]["benchmarks"].append("popee"),
     )
     assert "pool.size: 2000000 images asked, the sources hold 1246901" in text
+    assert "captioners.intersection: the name of all captioners' selection of images" in text
     assert "captioners.dialled.engine: 'exact' reads blocks pictures" in text
     assert "analysis.composites.hallucination.benchmarks: 'popee' is not in this sweep, did you mean 'pope'?" in text
 

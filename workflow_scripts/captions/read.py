@@ -19,7 +19,7 @@ from workflow_scripts.spec import CaptionFault
 
 FAULTS = get_args(CaptionFault)
 FINGERPRINT = "capsweep_fingerprint"  # key in a shard's Parquet metadata
-ROW_GROUP = 128  # rows of a shard that are decoded to read one: 0.1 ms for 130 words each
+ROW_GROUP = 128  # rows of a shard that are decoded to read one: 0.2 ms for 130 words each
 
 
 def shard_fingerprint(path: Path) -> str | None:
