@@ -264,7 +264,8 @@ SCHEMAS: dict[str, pa.Schema] = {
     # One row each time that training logs; all but step and epoch tell of the steps since the last row, over all
     # processes. `tokens_per_second`: those of the trained transformer, padding left out; `model_tflops`: 10^12 model
     # FLOPs a second and device; `mfu`: their share of the device's bf16 peak, null where that is not known;
-    # `share_waiting` of wall time for data; `share_truncated` of samples. Shares are 0-1.
+    # `share_waiting` of wall time for data; `share_truncated` of samples: those longer than `max_length`, captions that
+    # no text encoder reads to their end. Shares are 0-1.
     "training": _schema(
         step=_COUNT,
         epoch=_REAL,
