@@ -8,8 +8,8 @@ same batches of a DataLoader, in DistributedDataParallel where there are two pro
 example for SD3 (train_dreambooth_sd3.py) that encodes images and captions in every step, and against the same loop on
 what is encoded once. Data are rendered pictures of the blocks world.
 
-Every round runs all ways one after another in the same processes; a way's speed is the median over its log rows
-without the first, the ratio the median over rounds. Models this small show what the loops cost, not what models do.
+Every round runs all ways one after another in the same processes; speeds and ratios are medians over rounds. Models
+this small show what the loops cost, not what models do.
 """
 
 import argparse
@@ -54,27 +54,47 @@ from workflow_scripts.vlm.flops import training_flops as vlm_flops
 from workflow_scripts.vlm.model import freeze, load
 from workflow_scripts.vlm.trainer import LlavaTrainer
 
-Way = Callable[[Path], list[float]]  # a working folder -> tokens a second of each log row, over all processes
-_ROWS = 20  # of a plain loop
 _OPTIMISATION = {"learning_rate": 1e-4, "weight_decay": 0.01, "precision": "fp32", "zero_stage": 0,
                  "gradient_checkpointing": False}  # fmt: skip
 
 
-def measured(steps: int, do_step: Callable[[], int]) -> list[float]:
-    """Tokens a second of each log row of a plain loop; `do_step` gives the tokens that it read."""
-    rates, tokens, started = [], 0, time.monotonic()
-    for step in range(1, steps + 1):
-        tokens += do_step()
-        if step % max(1, steps // _ROWS) == 0:
-            all_tokens = sum(row[0] for row in gathered([tokens]))
-            rates.append(all_tokens / (time.monotonic() - started))
-            tokens, started = 0, time.monotonic()
-    return rates
+class Ticks:
+    """When a way took each of its batches, and how many tokens that has: the same measure for every way."""
+
+    def __init__(self) -> None:
+        self._taken: list[tuple[float, float, int]] = []  # s of wall time, s of CPU time, tokens
+
+    def take(self, tokens: int) -> None:
+        """A batch is there."""
+        self._taken.append((time.monotonic(), time.process_time(), tokens))
+
+    def speeds(self) -> tuple[float, float]:
+        """Tokens a second and tokens a CPU second over all processes, without the first tenth of the steps. The latter
+        hardly depends on what else runs on the machine."""
+        taken = self._taken[max(1, len(self._taken) // 10) :]
+        (wall, cpu, _), (wall_end, cpu_end, _) = taken[0], taken[-1]
+        rows = gathered([sum(tokens for _, _, tokens in taken[:-1]), wall_end - wall, cpu_end - cpu])
+        tokens = sum(row[0] for row in rows)
+        return tokens / max(row[1] for row in rows), tokens / sum(row[2] for row in rows)
+
+
+Way = Callable[[Path, Ticks], None]  # trains in a working folder
 
 
 def of_this_process(items: list[Any], per_device: int) -> list[Any]:
     """The items that this process sees: whole batches in turn."""
     return [item for n, item in enumerate(items) if n // per_device % world_size() == rank()]
+
+
+def ticking(collate: Callable[[list[Any]], dict[str, Any]], ticks: Ticks) -> Callable[[list[Any]], dict[str, Any]]:
+    """The collator, which tells of every batch that it makes."""
+
+    def told(samples: list[Any]) -> dict[str, Any]:
+        batch = collate(samples)
+        ticks.take(batch["counts"]["tokens"])
+        return batch
+
+    return told
 
 
 def vlm_ways(base: Path, pictures: Path, batch: int, steps: int) -> dict[str, Way]:
@@ -97,32 +117,26 @@ def vlm_ways(base: Path, pictures: Path, batch: int, steps: int) -> dict[str, Wa
         freeze(model, stage)
         return model.train(), Batches(processor, False, stage.max_length)
 
-    def ours(folder: Path) -> list[float]:
+    def ours(folder: Path, ticks: Ticks) -> None:
         model, batches = ready()
         flops = vlm_flops(model, batches.num_image_tokens)
-        curve = train(model, samples, batches, stage, 0, folder, flops, 0, LlavaTrainer).curve
-        return [row["tokens_per_second"] for row in curve]
+        train(model, samples, ticking(batches, ticks), stage, 0, folder, flops, 0, LlavaTrainer)
 
-    def plain(_: Path) -> list[float]:
+    def plain(_: Path, ticks: Ticks) -> None:
         model, batches = ready()
         learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if world_size() > 1:
             model = DistributedDataParallel(model)
         optimizer = torch.optim.AdamW(learning, lr=stage.learning_rate, weight_decay=stage.weight_decay)
         schedule = get_scheduler("cosine", optimizer, 0, steps)
-        reading = iter(DataLoader(of_this_process(samples, per_device), per_device, collate_fn=batches))
-
-        def do_step() -> int:
-            inputs = next(reading)
-            tokens = inputs.pop("counts")["tokens"]
+        own = of_this_process(samples, per_device)
+        for inputs in DataLoader(own, per_device, collate_fn=ticking(batches, ticks)):
+            del inputs["counts"]
             model(**inputs).loss.backward()
             torch.nn.utils.clip_grad_norm_(learning, stage.max_grad_norm)
             optimizer.step()
             schedule.step()
             optimizer.zero_grad()
-            return tokens
-
-        return measured(steps, do_step)
 
     return {"plain loop": plain, "ours": ours}
 
@@ -136,21 +150,20 @@ def t2i_ways(base: Path, pictures: Path, batch: int, steps: int) -> dict[str, Wa
     )
     shown = [n % len(captions) for n in range(steps * batch)]
 
-    def ours(folder: Path) -> list[float]:
+    def ours(folder: Path, ticks: Ticks) -> None:
         family = FAMILIES["sd3"].load(Source(path=base))
         encoded = encode_once(family, ["", *sorted(set(captions))], folder / "embeddings")
         read = how_read(family, ["", *captions], family.text_tokens(["", *captions]))
         posteriors = Latents(pictures / "latents.json")
         visits = Visits(family, training, 0, steps * batch, posteriors, captions, read, encoded)
         transformer = family.pipe.transformer.train()
-        curve = train(
-            FlowMatching(family, transformer), visits, visits.collate, training, 0, folder, t2i_flops(transformer), 0,
-            FlowTrainer,
-        ).curve  # fmt: skip
-        return [row["tokens_per_second"] for row in curve]
+        train(
+            FlowMatching(family, transformer), visits, ticking(visits.collate, ticks), training, 0, folder,
+            t2i_flops(transformer), 0, FlowTrainer,
+        )  # fmt: skip
 
     def example(encode: Callable[[Any], Iterator[tuple[torch.Tensor, dict[str, torch.Tensor]]]]) -> Way:
-        def way(_: Path) -> list[float]:
+        def way(_: Path, ticks: Ticks) -> None:
             family = FAMILIES["sd3"].load(Source(path=base))
             accelerator = Accelerator(cpu=not torch.cuda.is_available())
             transformer, scheduler = family.pipe.transformer.train(), family.pipe.scheduler
@@ -159,11 +172,10 @@ def t2i_ways(base: Path, pictures: Path, batch: int, steps: int) -> dict[str, Wa
             )
             schedule = get_scheduler("cosine", optimizer, 0, steps)
             transformer, optimizer = accelerator.prepare(transformer, optimizer)
-            inputs = encode(family)
             table, levels = scheduler.timesteps.clone(), scheduler.sigmas.clone()
-
-            def do_step() -> int:
-                latents, text = next(inputs)
+            for latents, text in encode(family):
+                num_image = family.num_image_tokens(*latents.shape[2:])
+                ticks.take(len(latents) * (num_image + text["encoder_hidden_states"].shape[1]))
                 latents = family.normalise(latents)
                 noise = torch.randn_like(latents)
                 u = compute_density_for_timestep_sampling("logit_normal", len(latents), 0.0, 1.0)
@@ -180,10 +192,6 @@ def t2i_ways(base: Path, pictures: Path, batch: int, steps: int) -> dict[str, Wa
                 optimizer.step()
                 schedule.step()
                 optimizer.zero_grad()
-                num_image = family.num_image_tokens(*latents.shape[2:])
-                return len(latents) * (num_image + text["encoder_hidden_states"].shape[1])
-
-            return measured(steps, do_step)
 
         return way
 
@@ -232,18 +240,21 @@ def compare(args: argparse.Namespace) -> None:
     for model in args.models:
         make_ways, base = {"llava": (vlm_ways, args.vlm), "sd3": (t2i_ways, args.t2i)}[model]
         ways = make_ways(base, args.data, args.batch, args.steps)
-        speeds: dict[str, list[float]] = {name: [] for name in ways}
+        speeds: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
         for number in range(args.rounds):
             for name, way in ways.items():
-                rates = way(args.data / f"{model}-{world_size()}-{number}-{name.split(',')[-1].strip()}")
-                speeds[name].append(statistics.median(rates[1:]))
+                ticks, folder = Ticks(), f"{model}-{world_size()}-{number}-{name.split(',')[-1].strip()}"
+                way(args.data / folder, ticks)
+                speeds[name].append(ticks.speeds())
                 wait_for_all()
         for name, found in speeds.items():
-            ratio = statistics.median(mine / theirs for mine, theirs in zip(speeds["ours"], found, strict=True))
+            pairs = list(zip(speeds["ours"], found, strict=True))
+            figures = [f"{statistics.median(speed[kind] for speed in found):,.0f}" for kind in range(2)]
+            figures += [
+                f"{statistics.median(mine[kind] / theirs[kind] for mine, theirs in pairs):.2f}" for kind in range(2)
+            ]
             if is_main():
-                spread = f"{min(found):,.0f}-{max(found):,.0f}"
-                row = f"{statistics.median(found):,.0f} | {spread} | {ratio:.2f}"
-                print(f"| {model} | {world_size()} | {name} | {row} |", flush=True)
+                print(f"| {model} | {world_size()} | {name} | {' | '.join(figures)} |", flush=True)
 
 
 def main() -> None:
@@ -266,8 +277,8 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         make_data(Path(folder), args.pictures, args.t2i)
-        print("| model | processes | way | tokens/s | of rounds | ours is times as fast |")
-        print("| --- | --- | --- | --- | --- | --- |", flush=True)
+        print("| model | processes | way | tokens/s | tokens/CPU s | ours is times as fast | the same in CPU time |")
+        print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
         for number in args.processes:
             launcher = ["torch.distributed.run", "--standalone", f"--nproc-per-node={number}", "-m"]
             given = [sys.executable, "-m", *launcher, "benchmarks.training", *sys.argv[1:], "--data", folder]
