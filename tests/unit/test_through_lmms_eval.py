@@ -1,9 +1,12 @@
 """Having lmms-eval ask: which benchmarks, in which shares, what is asked again. `tests/integration` runs it itself."""
 
+import contextlib
 import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pandas as pd
 import pytest
@@ -19,7 +22,7 @@ from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_run_record
 from workflow_scripts.plan import evaluate_environment, evaluate_job
 from workflow_scripts.records import read_table
-from workflow_scripts.vlm import evaluate, through_lmms_eval
+from workflow_scripts.vlm import evaluate, run_lmms_eval, through_lmms_eval
 
 FIGURES = {"ai2d": {"exact_match,flexible-extract": 1.0}, "mme": {"mme_perception_score,none": 2000.0,
            "mme_cognition_score,none": 800.0}}  # fmt: skip
@@ -125,19 +128,35 @@ def test_every_copy_of_the_model_gets_its_share(base, manifest, folders, stand_i
     assert through_lmms_eval.shares({}, 2) == [[], []]
 
 
-@pytest.mark.parametrize(
-    ("changes", "fault"),
-    [
-        ({"amber": {}}, r"amber\.harness: lmms-eval has no task for it without another model, only for pope, mme, "),
-        ({"mmbench_cn": {}}, r"mmbench_cn\.harness: lmms-eval has no task for it"),
-        ({"hallusionbench": {}}, r"hallusionbench\.harness: lmms-eval has no task for it"),
-    ],
-)
-def test_a_benchmark_that_it_cannot_ask_is_a_fault_of_the_config(root, changes, fault):
+class Model:
+    """What `keep_answers` knows of lmms-eval's model; it dies at its third batch."""
+
+    batch_size_per_gpu = 4
+    asked: ClassVar[list[list[int]]] = []
+
+    def generate_until(self, requests):
+        self.asked.append([request.doc_id for request in requests])
+        if len(self.asked) == 3:
+            raise KeyboardInterrupt
+        return [SimpleNamespace(text=f"answer {request.doc_id}") for request in requests]
+
+
+def test_a_killed_task_asks_only_for_what_is_not_kept(tmp_path):
+    requests = [SimpleNamespace(doc_id=number) for number in range(10)]
+    for _ in range(2):
+        model = Model()
+        run_lmms_eval.keep_answers(model, "ai2d", tmp_path)
+        with contextlib.suppress(KeyboardInterrupt):
+            found = model.generate_until(requests)
+    assert found == [f"answer {number}" for number in range(10)]
+    assert Model.asked == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9], [8, 9]]
+
+
+@pytest.mark.parametrize("name", ["amber", "mmbench_cn", "hallusionbench"])
+def test_a_benchmark_that_it_cannot_ask_is_a_fault_of_the_config(root, name):
     raw = read_yaml(root / "config.yaml")
-    for name in changes:
-        raw["understanding"]["benchmarks"][name]["harness"] = "lmms-eval"
-    with pytest.raises(UserError, match=fault):
+    raw["understanding"]["benchmarks"][name]["harness"] = "lmms-eval"
+    with pytest.raises(UserError, match=rf"{name}\.harness: lmms-eval has no task for it without another model, only"):
         check_config(raw)
 
 

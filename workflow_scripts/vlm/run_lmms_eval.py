@@ -6,7 +6,8 @@
         --max-images 1 --folders '{"mme": "runs/mme"}'
 
 Files in: the model's manifest, the benchmarks' files. Files out: a results folder of lmms-eval a benchmark, with its
-samples; each is there whole when its task has ended, and one that is there is not asked again.
+samples; each is there whole when its task has ended, and one that is there is not asked again. Until then a task's
+answers wait in a hidden folder beside.
 """
 
 import argparse
@@ -24,7 +25,9 @@ from workflow_scripts.benchmarks.understanding.lmms_eval_tasks import write_task
 from workflow_scripts.command import load_spec, parser, run
 from workflow_scripts.errors import UserError
 from workflow_scripts.model_folders import manifest_folder
+from workflow_scripts.partial import Journal
 from workflow_scripts.plan import EvaluateJob, ServingJob
+from workflow_scripts.progress import Progress
 from workflow_scripts.vlm.ask import asked_engine
 
 log = logging.getLogger("capsweep")
@@ -47,14 +50,16 @@ def main(argv: list[str] | None = None) -> None:
     if not left:
         return
     os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}  # read when its libraries are imported
+    os.environ["LMMS_IMAGE_ENCODE_FORMAT"] = "BMP"  # on the way to vLLM; PNG, its default, holds the engine up
     model = _load(job, serving, manifest_folder(args.model), args.max_images)
     faults = []
     for name in left:
         out = folders[name]
-        partial = out.with_name(f".{out.name}.tmp")
+        partial, answers = out.with_name(f".{out.name}.tmp"), out.with_name(f".{out.name}.answers")
         shutil.rmtree(partial, ignore_errors=True)  # of a killed run
         task = write_task(name, job.benchmarks[name].path, job.max_new_tokens, partial)
         log.info("lmms-eval: %s", task)
+        keep_answers(model, name, answers)
         try:
             _run(model, task, partial)
         except Exception as error:  # a task raises whatever it likes; the next one may be sound
@@ -62,6 +67,7 @@ def main(argv: list[str] | None = None) -> None:
             faults.append(f"understanding.benchmarks.{name}: task {task} stopped: {type(error).__name__}: {error}")
         else:
             partial.rename(out)
+            shutil.rmtree(answers)
     if faults:
         raise UserError("lmms-eval\n  " + "\n  ".join(faults))
 
@@ -75,11 +81,34 @@ def _load(job: EvaluateJob, serving: ServingJob, folder: Path, max_images: int) 
     settings = model_settings(asked_engine(job.engine, folder, max_images), serving)
     return VLLM(
         model=str(folder),
-        batch_size=4 * serving.serving.max_num_seqs,  # requests that are prepared together; vLLM batches among them
+        batch_size=2 * serving.serving.max_num_seqs,  # questions that are prepared, asked and kept together
         max_new_tokens=job.max_new_tokens,
         disable_log_stats=True,
         **settings,
     )
+
+
+def keep_answers(model: Any, benchmark: str, folder: Path) -> None:
+    """Have lmms-eval's model keep its answers to a task's requests in `folder`, batch by batch, and ask only for those
+    that are not there: by itself it would begin a killed task anew."""
+    generate = type(model).generate_until
+
+    def generate_until(requests: list[Any]) -> list[str]:
+        journal = Journal(folder, "raw_answers", len(requests) + 1)
+        found = {row["question_id"]: row["raw_answer"] for row in journal.read().to_pylist()}
+        left = [request for request in requests if str(request.doc_id) not in found]
+        progress = Progress(len(requests), "questions", len(requests) - len(left))
+        for first in range(0, len(left), model.batch_size_per_gpu):
+            batch = left[first : first + model.batch_size_per_gpu]
+            for request, answer in zip(batch, generate(model, batch), strict=True):
+                row = {"benchmark": benchmark, "question_id": str(request.doc_id), "raw_answer": answer.text}
+                journal.append({**row, "finish_reason": None})
+                found[row["question_id"]] = answer.text
+            journal.flush()
+            progress.update(len(batch))
+        return [found[str(request.doc_id)] for request in requests]
+
+    model.generate_until = generate_until
 
 
 def _run(model: Any, task: str, folder: Path) -> None:
