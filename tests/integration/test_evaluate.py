@@ -77,11 +77,14 @@ def trained(tiny_model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """All sixteen; the pictures of AMBER and MMVP are not square."""
+    """All sixteen; the pictures of AMBER and MMVP are not square, every other one is half transparent."""
     made = make(tmp_path_factory.mktemp("tiny"), items=8)
     for folder in (made["amber"] / "image", made["mmvp"] / "MMVP Images"):
         for number, path in enumerate(sorted(folder.iterdir())):
-            Image.effect_noise((90, 40 + number), 90).convert("RGB").save(path, "PNG")
+            picture = Image.effect_noise((90, 40 + number), 90).convert("RGB")
+            if number % 2:
+                picture.putalpha(100)
+            picture.save(path, "PNG")
     return made
 
 
@@ -160,9 +163,8 @@ def test_from_checkpoint_to_scores(trained, folders, asked, tmp_path):
     assert expected.nunique() > 10, "the model does not look at what it is asked"
 
 
-def test_lmms_eval_gets_the_same_answers(trained, folders, asked, tmp_path, monkeypatch):
+def test_lmms_eval_gets_the_same_answers(trained, folders, asked, tmp_path):
     """Where it asks alike, lmms-eval gets the answers that we get; and it runs no finished task again."""
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
     evaluate.main(arguments(trained, folders, "vllm", asked))  # asks nothing where the test above has run
     keys = ["benchmark", "question_id"]
     ours = read_table(asked / "answers.parquet", "answers").set_index(keys)["raw_answer"]

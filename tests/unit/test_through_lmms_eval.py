@@ -11,12 +11,14 @@ from typing import ClassVar
 import pandas as pd
 import pytest
 from asked_models import evaluate_spec, run_evaluate, save_trained
+from PIL import Image
 from vlm_helpers import make_base
 
 from workflow_scripts.benchmarks.understanding import BENCHMARKS, mmvp
 from workflow_scripts.benchmarks.understanding.base import read_questions
 from workflow_scripts.benchmarks.understanding.lmms_eval_tasks import TASKS
 from workflow_scripts.benchmarks.understanding.make_tiny import make
+from workflow_scripts.benchmarks.understanding.pope import SETTINGS
 from workflow_scripts.config import check_config, read_yaml
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_run_record
@@ -126,6 +128,18 @@ def test_every_copy_of_the_model_gets_its_share(base, manifest, folders, stand_i
     sizes = {"a": 9, "b": 5, "c": 5, "d": 1, "e": 1}
     assert through_lmms_eval.shares(sizes, 3) == [["a"], ["b", "d"], ["c", "e"]]
     assert through_lmms_eval.shares({}, 2) == [[], []]
+
+
+def test_files_that_its_task_does_not_read_are_named(base, manifest, folders, stand_in, tmp_path):
+    pope = tmp_path / "pope"  # the authors' files, which we read
+    (pope / "images").mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(pope / "images/COCO_val2014_1.jpg")
+    for setting in SETTINGS:
+        row = {"question_id": 1, "image": "COCO_val2014_1.jpg", "text": "Is there a dog?", "label": "no"}
+        (pope / f"coco_pope_{setting}.json").write_text(json.dumps(row))
+    with pytest.raises(UserError, match=r"pope: no file data/test-\*.parquet, which lmms-eval's task pope reads"):
+        run_evaluate(manifest, evaluate_spec(base, sections({"pope": pope}, "pope"), "vllm"), tmp_path)
+    assert not stand_in.started
 
 
 class Model:

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from workflow_scripts.benchmarks.understanding.lmms_eval_tasks import write_task
+from workflow_scripts.benchmarks.understanding.lmms_eval_tasks import TABLES, write_task
 from workflow_scripts.command import load_spec, parser, run
 from workflow_scripts.errors import UserError
 from workflow_scripts.model_folders import manifest_folder
@@ -66,6 +66,9 @@ def main(argv: list[str] | None = None) -> None:
             log.exception("lmms-eval: %s stopped", task)
             faults.append(f"understanding.benchmarks.{name}: task {task} stopped: {type(error).__name__}: {error}")
         else:
+            shutil.rmtree(partial / TABLES)
+            for copied in partial.glob("*.parquet"):
+                copied.unlink()
             partial.rename(out)
             shutil.rmtree(answers)
     if faults:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from workflow_scripts.benchmarks.understanding.base import Question, Understanding
+from workflow_scripts.benchmarks.understanding.lmms_eval_tasks import require_files
 from workflow_scripts.engines.vllm import split_devices
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import fingerprint
@@ -32,7 +33,7 @@ def ask(
     """A results folder of lmms-eval for every benchmark, of the model that `manifest` lists and `weights` names.
 
     `folder` keeps them, each under the fingerprint of all that decides it. Raises UserError naming the benchmarks
-    whose task did not end, after the others have: the next run asks for just those.
+    whose task did not end, after the others have: the next run asks for just those; or files that a task lacks.
     """
     settings = [job.engine.model_dump(mode="json"), job.max_new_tokens, weights, version(), _WAY]
     results, sizes = {}, {}
@@ -40,6 +41,7 @@ def ask(
         asked = [(q.id, benchmark.prompt(q), [image.key for image in q.images]) for q in questions]
         results[benchmark.name] = folder / benchmark.name / fingerprint(settings, asked)
         if not results[benchmark.name].exists():
+            require_files(benchmark.name, job.benchmarks[benchmark.name].path)
             sizes[benchmark.name] = len(questions)
     log.info("lmms-eval: %d of %d tasks are done", len(results) - len(sizes), len(results))
     max_images = max(len(question.images) for _, questions in benchmarks for question in questions)

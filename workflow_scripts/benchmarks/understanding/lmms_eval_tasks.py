@@ -13,15 +13,21 @@ from typing import Any
 
 from workflow_scripts.benchmarks.understanding import mmvp
 from workflow_scripts.errors import UserError
+from workflow_scripts.images import decode
 from workflow_scripts.plan import asked_of_lmms_eval
 from workflow_scripts.spec import UnderstandingBenchmark
+
+TABLES = "tables"  # where lmms-eval's library keeps a task's rows while it runs; they are as large as the files
 
 
 @dataclass(frozen=True)
 class Task:
-    """A built-in task. `definition` is its file below lmms-eval's folder of tasks, `files` those of ours that it reads
-    as its `split`; `copy` makes them where our files have another shape than its own. `figure` names the one to make,
-    and the function that makes it, where others fail."""
+    """A built-in task.
+
+    `definition` is its file below lmms-eval's folder of tasks, `files` those of ours that it reads as its `split`;
+    `copy` makes them where ours have another shape, or much that is not asked. `figure` names the one to make, and
+    the function that makes it, where others fail.
+    """
 
     name: str
     definition: str
@@ -49,6 +55,20 @@ def _copy_mmvp(folder: Path, file: Path) -> None:
     pyarrow.parquet.write_table(pa.Table.from_pylist(rows), file)
 
 
+def _copy_seedbench(folder: Path, file: Path) -> None:
+    """SEED-Bench without its videos, most of its bytes."""
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+    import pyarrow.parquet
+
+    rows = ds.dataset(sorted(folder.glob("data/test-*.parquet")), format="parquet")
+    asked = rows.scanner(filter=pc.field("data_type") == "image", batch_size=64)
+    with pyarrow.parquet.ParquetWriter(file, rows.schema) as writer:
+        for batch in asked.to_batches():
+            if batch.num_rows:
+                writer.write_batch(batch)
+
+
 TASKS: dict[str, Task] = {
     "pope": Task("pope", "pope/pope.yaml", "test", "data/test-*.parquet"),
     "mme": Task("mme", "mme/mme.yaml", "test", "data/test-*.parquet"),
@@ -68,7 +88,7 @@ TASKS: dict[str, Task] = {
     "cvbench_2d": Task("cv_bench_2d", "cv_bench/cv_bench_2d.yaml", "test", "test_2d.parquet"),
     "cvbench_3d": Task("cv_bench_3d", "cv_bench/cv_bench_3d.yaml", "test", "test_3d.parquet"),
     "ai2d": Task("ai2d", "ai2d/ai2d.yaml", "test", "data/test-*.parquet"),
-    "seedbench_image": Task("seedbench", "seedbench/seedbench.yaml", "test", "data/test-*.parquet"),
+    "seedbench_image": Task("seedbench", "seedbench/seedbench.yaml", "test", "seedbench.parquet", _copy_seedbench),
     "mmmu": Task("mmmu_val", "mmmu/mmmu_val.yaml", "validation", "data/validation-*.parquet"),
 }
 
@@ -84,11 +104,15 @@ def faults_of_asked(benchmarks: dict[str, UnderstandingBenchmark], engine: str |
     return faults
 
 
-def write_task(benchmark: str, folder: Path, max_new_tokens: int, out: Path) -> str:
-    """Write the YAML of a benchmark's task into the folder `out`, for its files in `folder`; returns the task's name.
+def require_files(benchmark: str, folder: Path) -> None:
+    """Raise UserError where a benchmark's folder has no file that its task reads: it can be sound in another form."""
+    task = TASKS[benchmark]
+    if task.copy is None and not any(folder.glob(task.files)):
+        raise UserError(f"{folder}: no file {task.files}, which lmms-eval's task {task.name} reads")
 
-    Raises UserError where no file has the name that the task reads.
-    """
+
+def write_task(benchmark: str, folder: Path, max_new_tokens: int, out: Path) -> str:
+    """Write the YAML of a benchmark's task, for its files in `folder`, into the folder `out`; returns its name."""
     import lmms_eval
 
     task = TASKS[benchmark]
@@ -97,15 +121,13 @@ def write_task(benchmark: str, folder: Path, max_new_tokens: int, out: Path) -> 
         task.copy(folder, out / task.files)
         folder = out
     files = [str(file.resolve()) for file in sorted(folder.glob(task.files))]
-    if not files:
-        raise UserError(f"{folder}: no file {task.files}, which lmms-eval's task {task.name} reads")
     definition = Path(lmms_eval.__file__).parent / "tasks" / task.definition
     settings = {
         "include": str(definition),
         "task": task.name,
         "dataset_path": "parquet",
         "dataset_name": None,
-        "dataset_kwargs": {"data_files": {task.split: files}},
+        "dataset_kwargs": {"data_files": {task.split: files}, "cache_dir": str(out / TABLES)},
         "generation_kwargs": {"max_new_tokens": max_new_tokens, "temperature": 0, "do_sample": False},
     }
     lines = [f"{key}: {json.dumps(value)}" for key, value in settings.items()]
@@ -118,25 +140,40 @@ def write_task(benchmark: str, folder: Path, max_new_tokens: int, out: Path) -> 
 
 
 def asked_rows(rows: Any) -> Any:
-    """Of a task's rows (`datasets.Dataset`) those that we ask: about images, not videos, and none without an image.
-    Images that are stored as bytes become images, and
-    MMBench's numbers numbers: its English file has them as text, which lmms-eval's scoring cannot compare."""
-    from datasets import Image, List, Value
+    """Of a task's rows (`datasets.Dataset`) those that we ask: none without an image.
 
-    table = rows.data
-    asked = range(len(rows))
-    if "data_type" in rows.column_names:
-        asked = [place for place in asked if table["data_type"][place].as_py() == "image"]
-    elif "image" in rows.column_names:
-        asked = [place for place in asked if table["image"][place].is_valid]
-    rows = rows.select(asked)
+    Images are decoded as everywhere here: upright, and on white where they are transparent. MMBench's numbers become
+    numbers: its English file has them as text, which lmms-eval's scoring cannot compare.
+    """
+    from datasets import Value
+
+    if "image" in rows.column_names:
+        rows = rows.select(rows.data.column("image").is_valid().to_numpy().nonzero()[0])
     for name, kind in rows.features.items():
         if name == "index":
             rows = rows.cast_column(name, Value("int64"))
-        if not name.startswith("image"):
-            continue
-        if isinstance(kind, dict) or getattr(kind, "dtype", None) == "binary":
-            rows = rows.cast_column(name, Image())
-        elif isinstance(kind, List) and isinstance(kind.feature, dict):
-            rows = rows.cast_column(name, List(Image()))
-    return rows
+        elif name.startswith("image") and (stored := _stored_images(kind)):
+            rows = rows.cast_column(name, stored)
+    return rows.with_transform(_decode_images)
+
+
+def _stored_images(kind: Any) -> Any:
+    """The type of a column of images, or of lists of images, that stay encoded; None for another column's."""
+    from datasets import Image, List
+
+    if isinstance(kind, List):
+        inner = _stored_images(kind.feature)
+        return inner and List(inner)
+    is_image = isinstance(kind, Image) or (isinstance(kind, dict) and "bytes" in kind)
+    return Image(decode=False) if is_image or getattr(kind, "dtype", None) == "binary" else None
+
+
+def _decode_images(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    return {name: [_decoded(cell) for cell in cells] for name, cells in columns.items()}
+
+
+def _decoded(cell: Any) -> Any:
+    """An encoded image as an image, a list of them as a list; anything else as it is."""
+    if isinstance(cell, list):
+        return [_decoded(one) for one in cell]
+    return decode(cell["bytes"])[0] if isinstance(cell, dict) and cell.get("bytes") else cell
