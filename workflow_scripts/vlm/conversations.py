@@ -98,8 +98,7 @@ class Conversations:
     def _open(self, index: Path, file: Path) -> None:
         self._paths = index, file
         columns = ["index", "offset", "length", "images", "fault"]
-        # Arrow's threads would live on beside those of the process group.
-        rows = pyarrow.parquet.read_table(index, columns=columns, use_threads=False, pre_buffer=False)
+        rows = pyarrow.parquet.read_table(index, columns=columns)
         self._left_out = Counter(rows["fault"].drop_null().to_pylist())
         rows = rows.filter(rows["fault"].is_null())
         self._index, self._offset, self._length = (rows[name].to_numpy() for name in ("index", "offset", "length"))
