@@ -13,7 +13,7 @@ import psutil
 import torch
 from safetensors import safe_open
 
-from workflow_scripts.distributed import is_main
+from workflow_scripts.distributed import is_main, wait_for_all
 from workflow_scripts.errors import UserError
 from workflow_scripts.model_folders import weight_files
 from workflow_scripts.progress import log
@@ -41,6 +41,7 @@ def require_memory(on_gpu: Needed, on_host: Needed) -> None:
     else:
         on_host = on_host | {what: local_processes() * size for what, size in on_gpu.items()}
     _require("the host's memory", on_host, host_memory())
+    wait_for_all()  # nobody loads while another still looks
 
 
 def local_processes() -> int:
