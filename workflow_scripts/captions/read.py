@@ -90,10 +90,12 @@ class StoredCaptions(Sequence[tuple[str, str | None]]):
 
 
 def captions_of(manifest: Path, image_ids: Sequence[str]) -> list[str | None]:
-    """The captions of some images, faulty or not; shards are read one at a time. Raises UserError for an image without
-    one."""
+    """The captions of some images, faulty or not; shards are read one at a time, until all are found. Raises UserError
+    for an image without one."""
     wanted, found = pa.array(image_ids, pa.string()), {}
     for path in shard_paths(manifest):
+        if len(found) == len(wanted):
+            break
         shard = pyarrow.parquet.read_table(path, columns=["image_id", "caption"])
         some = shard.filter(pa.compute.is_in(shard["image_id"], value_set=wanted))
         found |= dict(zip(some["image_id"].to_pylist(), some["caption"].to_pylist(), strict=True))
