@@ -66,7 +66,7 @@ def main() -> None:
     samples = [Sample(path.name, (path,), (("describe", "red circle"),)) for path in paths[: steps * args.batch]]
     processor = build_processor("clip-llama")
     processor.patch_size, processor.image_processor.size = _PATCH, {"height": _SIDE, "width": _SIDE}
-    batches = Batches(processor, pad_to_square=True, max_length=1024)
+    batches = Batches(processor, max_length=1024)
     stage = VlmStage(
         data=Source(path=args.images), train=["projector", "language"], learning_rate=1e-4, global_batch=args.batch,
         per_device_batch=args.batch, devices=1, precision="fp32", zero_stage=0, gradient_checkpointing=False,

@@ -115,7 +115,7 @@ def vlm_ways(base: Path, pictures: Path, batch: int, steps: int) -> dict[str, Wa
     def ready() -> tuple[Any, Batches]:
         model, processor = load(base, settings)
         freeze(model, stage)
-        return model.train(), Batches(processor, False, stage.max_length)
+        return model.train(), Batches(processor, stage.max_length)
 
     def ours(folder: Path, ticks: Ticks) -> None:
         model, batches = ready()

@@ -111,16 +111,6 @@ def read_rgb(path: str | Path, max_pixels: int | None = None) -> Image.Image:
     return image
 
 
-def square(image: Image.Image, colour: tuple[int, ...]) -> Image.Image:
-    """The image in the middle of a square of its longer side, the rest in one colour."""
-    if image.width == image.height:
-        return image
-    side = max(image.size)
-    padded = Image.new("RGB", (side, side), colour)
-    padded.paste(image, ((side - image.width) // 2, (side - image.height) // 2))
-    return padded
-
-
 def decode(content: bytes) -> tuple[Image.Image, list[str]]:
     """Bytes as an RGB image, and what was done to them, out of `animated` (first frame taken), `cmyk`,
     `high_bit_depth` (16 bits or more scaled to 8), `alpha` (put on white), `rotated` (turned upright).

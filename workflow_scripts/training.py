@@ -19,7 +19,8 @@ from workflow_scripts.pace import COLUMNS, Pace, PacedTrainer, device_peak
 from workflow_scripts.progress import Progress, log
 from workflow_scripts.spec import Optimisation
 
-CHECKPOINT_SECONDS = 600.0  # at most this much work is lost
+CHECKPOINT_SECONDS = 600.0  # between checkpoints, so at most this much work is lost,
+SAVING_SHARE = 0.05  # unless saving takes longer than this share of it
 _LOG_ROWS = 100  # of the loss curve
 _COMPLETE = "complete.json"  # marks a checkpoint as whole, and holds the pace since the last row
 
@@ -146,14 +147,17 @@ def _last_checkpoint(folder: Path) -> Path | None:
 
 
 class _Checkpoints(TrainerCallback):
-    """Saves every CHECKPOINT_SECONDS, and marks a checkpoint once all its files are written."""
+    """Saves by the clock, and marks a checkpoint once all its files are written. A large model's takes minutes: saving
+    it may cost at most SAVING_SHARE of the time."""
 
     def __init__(self, pace: Pace) -> None:
-        self.pace, self.saved = pace, time.monotonic()
+        self.pace, self.saved, self.cost = pace, time.monotonic(), 0.0
 
     def on_step_end(self, args, state, control, **kwargs):
-        due = time.monotonic() - self.saved >= CHECKPOINT_SECONDS
+        now = time.monotonic()
+        due = now - self.saved >= max(CHECKPOINT_SECONDS, self.cost / SAVING_SHARE)
         control.should_save = agreed(due) and state.global_step < state.max_steps
+        self.began = now
 
     def on_save(self, args, state, control, **kwargs):
         wait_for_all()
@@ -161,6 +165,7 @@ class _Checkpoints(TrainerCallback):
         if is_main():
             write_json(Path(args.output_dir) / f"checkpoint-{state.global_step}" / _COMPLETE, since_last_row)
         self.saved = time.monotonic()
+        self.cost = self.saved - self.began
 
 
 class _Watch(TrainerCallback):

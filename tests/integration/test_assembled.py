@@ -59,7 +59,7 @@ def trained(request, tmp_path_factory):
 def test_vllm_answers_like_transformers(trained):
     settings, folder, pictures = trained
     model, processor = load(folder, VlmModel.model_validate(settings))
-    batches = Batches(processor, True, 256)
+    batches = Batches(processor, 256)
     expected = write_answers(model.eval(), batches, [(path, "describe") for path in pictures.values()], 12)
     assert expected == list(COLOURS.values()), "it has not learnt what it was shown"
     plain = LlavaForConditionalGeneration.from_pretrained(folder, local_files_only=True)

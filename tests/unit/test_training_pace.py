@@ -89,7 +89,7 @@ def run(base, samples, folder, loader_workers, **changes):
     stage = VlmStage.model_validate(align_spec(base, folder, max_length=16, **changes)["stage"])
     model, processor = load(base, settings)
     freeze(model, stage)
-    batches = Batches(processor, False, stage.max_length)
+    batches = Batches(processor, stage.max_length)
     flops = training_flops(model, batches.num_image_tokens)
     trained = training.train(model, samples, batches, stage, 0, folder, flops, loader_workers, LlavaTrainer)
     return trained, batches

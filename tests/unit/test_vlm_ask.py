@@ -182,7 +182,7 @@ def test_the_model_is_shown_what_training_shows_it(base, wide, tmp_path, monkeyp
         (question.images[0].file, BENCHMARKS["amber"].prompt(question).removeprefix(IMAGE).strip())
         for question in questions
     ]
-    expected = write_answers(model.eval(), Batches(processor, pad, 128), asked, 8)
+    expected = write_answers(model.eval(), Batches(processor, 128), asked, 8)
     ours, trainings = seen
     for name in ("input_ids", "pixel_values"):
         rows = ([row.tolist() for row in inputs[name]] for inputs in (ours, trainings))

@@ -66,7 +66,7 @@ def test_the_folder_loads_and_sees(assembled, tmp_path):
     model, processor = load(manifest_folder(out), VlmModel.model_validate(spec["model"]))
     Image.new("RGB", (50, 40), (255, 0, 0)).save(tmp_path / "red.png")
     Image.new("RGB", (50, 40), (0, 0, 255)).save(tmp_path / "blue.png")
-    batches = Batches(processor, True, 256)
+    batches = Batches(processor, 256)
     assert batches.num_image_tokens == 4
     losses = []
     for name in ("red", "blue"):
@@ -100,7 +100,7 @@ def test_vicunas_tokenizer_is_read_from_its_sentencepiece_model(parts, tmp_path)
     for text in (*CORPUS[:3], "the red  circle\n\n- 12345 é 漢", "a"):
         assert tokenizer(text, add_special_tokens=False)["input_ids"] == published.encode(text)
     assert (tokenizer.pad_token, len(tokenizer)) == ("<unk>", 401)  # and <image>
-    ((ids, labels),) = Batches(processor, True, 512).encode([Sample("a", (), (("how many?", "two"),))])
+    ((ids, labels),) = Batches(processor, 512).encode([Sample("a", (), (("how many?", "two"),))])
     assert tokenizer.decode(ids).endswith("USER: how many? ASSISTANT: two</s>")
     assert [token for token in labels if token != IGNORED] == [*published.encode("two"), tokenizer.eos_token_id]
 
@@ -123,7 +123,7 @@ def test_masks_token_by_token(assembled, template, tmp_path, num_images):
     """What is in brackets is learnt, all else is not; the tokens are those of the whole text."""
     spec, out = assembled
     processor = load(manifest_folder(out), VlmModel.model_validate(spec["model"]))[1]
-    batches, tokenizer = Batches(processor, True, 512), processor.tokenizer
+    batches, tokenizer = Batches(processor, 512), processor.tokenizer
     images = tuple(tmp_path / f"{n}.png" for n in range(num_images))
     turns = (("describe", "the red circle"), ("how many?", "two"))
     ((ids, labels),) = batches.encode([Sample("a", images, turns)])

@@ -7,8 +7,10 @@ from PIL import Image
 
 from workflow_scripts.blocks.vlm_model import build_model, build_processor
 from workflow_scripts.errors import UserError
+from workflow_scripts.spec import VlmModel
 from workflow_scripts.vlm.batches import IGNORED, Batches, pad
 from workflow_scripts.vlm.data import Sample
+from workflow_scripts.vlm.model import whole_images
 
 
 @pytest.fixture(scope="module", params=["clip-llama", "siglip-qwen3"])
@@ -18,7 +20,7 @@ def architecture(request) -> str:
 
 @pytest.fixture(scope="module")
 def batches(architecture) -> Batches:
-    return Batches(build_processor(architecture), pad_to_square=True, max_length=64)
+    return Batches(build_processor(architecture), max_length=64)
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +100,7 @@ def test_image_tokens_are_the_processors_own(batches, picture):
 
 
 def test_a_long_sample_is_cut_and_counted(picture):
-    batches = Batches(build_processor("clip-llama"), pad_to_square=True, max_length=8)
+    batches = Batches(build_processor("clip-llama"), max_length=8)
     sample = Sample("long", (picture,), (("describe", "topleft red circle"),))
     short = Sample("short", (), (("describe", "red"),))
     batch = batches([sample, short])
@@ -126,9 +128,14 @@ def test_padding_to_square_or_stretching(tmp_path):
     """A wide white image: bars of the mean colour above and below, or white all over."""
     path = tmp_path / "wide.png"
     Image.new("RGB", (64, 32), (255, 255, 255)).save(path)
-    processor = build_processor("siglip-qwen3")
-    padded = Batches(processor, True, 64).pixels([path])[0]
-    stretched = Batches(processor, False, 64).pixels([path])[0]
+    processor, made = build_processor("siglip-qwen3"), {}
+    for pad_to_square in (True, False):
+        settings = VlmModel(
+            base={"path": "a/folder"}, image_size=32, chat_template="blocks", pad_to_square=pad_to_square
+        )
+        processor.image_processor = whole_images(processor.image_processor, settings)
+        made[pad_to_square] = Batches(processor, 64).pixels([path])[0]
+    padded, stretched = made[True], made[False]
     assert padded.shape == stretched.shape == (3, 32, 32)
     assert (stretched == 1).all()
     assert (padded[:, 12:20] == 1).all()

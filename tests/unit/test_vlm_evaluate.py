@@ -35,7 +35,7 @@ def base(tmp_path_factory):
 @pytest.fixture(scope="module")
 def answerer(base):
     model, processor = load(base, VlmModel.model_validate(model_spec(base)))
-    return model.eval(), Batches(processor, False, 64)
+    return model.eval(), Batches(processor, 64)
 
 
 @pytest.fixture(scope="module")

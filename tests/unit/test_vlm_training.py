@@ -77,7 +77,7 @@ def test_what_learns_moves_and_nothing_else(tmp_path, data, architecture, module
     assert {module_of(name) for name in learning} == set(modules)
     before = {name: p.clone() for name, p in model.named_parameters()}
     samples = list(conversations(data))[:12]
-    train(model, samples, Batches(processor, False, 64), stage, tmp_path)
+    train(model, samples, Batches(processor, 64), stage, tmp_path)
     moved = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
     assert moved == learning
     assert all(p.dtype == torch.float32 for p in model.parameters())
@@ -100,7 +100,7 @@ def test_steps_are_those_of_a_plain_loop(tmp_path, base, data, schedule):
     stage = stage_of(base, data, schedule=schedule, max_grad_norm=0.5)
     model, processor = loaded(base)
     freeze(model, stage)
-    plain, batches, samples = copy.deepcopy(model), Batches(processor, False, 64), list(conversations(data))
+    plain, batches, samples = copy.deepcopy(model), Batches(processor, 64), list(conversations(data))
     curve = train(model, samples, batches, stage, tmp_path).curve
 
     learning = [p for p in plain.parameters() if p.requires_grad]
@@ -148,7 +148,7 @@ def test_accumulation_changes_nothing(tmp_path, base, data, how, tolerance):
         stage = stage_of(base, data, global_batch=8, per_device_batch=per_device, steps=4, **how)
         model, processor = loaded(base)
         freeze(model, stage)
-        batches, folder = Batches(processor, False, 64), tmp_path / str(per_device)
+        batches, folder = Batches(processor, 64), tmp_path / str(per_device)
         curve = train(model, list(conversations(data)), batches, stage, folder).curve
         ends.append(([row["loss"] for row in curve], model.state_dict()))
     assert ends[0][0] == pytest.approx(ends[1][0], rel=tolerance)
@@ -164,7 +164,7 @@ def test_recomputed_activations_and_bf16_learn_alike(tmp_path, base, data):
         model, processor = loaded(base)
         stage = stage_of(base, data, **how)
         freeze(model, stage)
-        batches = Batches(processor, False, 64)
+        batches = Batches(processor, 64)
         curve = train(model, list(conversations(data)), batches, stage, tmp_path / name).curve
         ends[name] = [row["loss"] for row in curve], model.state_dict()
     assert ends["recomputed"][0] == ends["plain"][0]
@@ -285,7 +285,7 @@ def test_a_lost_loss_stops(tmp_path, base, data):
     model, processor = loaded(base)
     freeze(model, stage)
     with pytest.raises(UserError, match=r"the loss is (nan|inf) at step"):
-        train(model, list(conversations(data)), Batches(processor, False, 64), stage, tmp_path)
+        train(model, list(conversations(data)), Batches(processor, 64), stage, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 Which of the two is a matter of disk alone: the encoders, their number format and so the loss are the same.
 """
 
+from functools import cached_property
 from pathlib import Path
 
 from workflow_scripts.distributed import rank, wait_for_all, world_size
@@ -25,8 +26,12 @@ class Encoded:
     def __getitem__(self, text: str) -> Text:
         number, row = self._places[text]
         shard = self._shards[number]
-        names = (name for name in shard.keys() if name.startswith(f"{row}."))  # noqa: SIM118
-        return {name.partition(".")[2]: shard.get_tensor(name) for name in names}
+        return {name: shard.get_tensor(f"{row}.{name}") for name in self._names}
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """The tensors of a text, the same for all."""
+        return sorted({name.partition(".")[2] for name in self._shards[0].keys()})  # noqa: SIM118
 
 
 def encode_once(family: Family, texts: list[str], folder: Path) -> Encoded:

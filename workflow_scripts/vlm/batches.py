@@ -12,7 +12,7 @@ from PIL import Image
 from transformers import LlavaProcessor
 
 from workflow_scripts.errors import UserError
-from workflow_scripts.images import read_rgb, square
+from workflow_scripts.images import read_rgb
 from workflow_scripts.vlm.data import Sample
 
 IGNORED = -100  # the label of a token that is not learnt
@@ -26,9 +26,9 @@ class Batches:
     than `max_length` is cut on the right.
     """
 
-    def __init__(self, processor: LlavaProcessor, pad_to_square: bool, max_length: int) -> None:
+    def __init__(self, processor: LlavaProcessor, max_length: int) -> None:
         self.processor, self.tokenizer = processor, processor.tokenizer
-        self.pad_to_square, self.max_length = pad_to_square, max_length
+        self.max_length = max_length
         self.image_token_id = processor.image_token_id
         blank = processor(images=Image.new("RGB", (8, 8)), text=processor.image_token, return_tensors="pt")
         self.num_image_tokens = int((blank["input_ids"] == self.image_token_id).sum())
@@ -110,10 +110,9 @@ class Batches:
 
     def _read(self, path: Path) -> Image.Image:
         try:
-            image = read_rgb(path)
+            return read_rgb(path)
         except OSError as error:
             raise UserError(f"{path}: not a readable image ({error})") from None
-        return square(image, mean_colour(self.processor.image_processor)) if self.pad_to_square else image
 
     def _expand(self, sample: Sample, ids: list[int], labels: list[int]) -> tuple[list[int], list[int]]:
         """Each image mark as the tokens of an image."""
@@ -126,11 +125,6 @@ class Batches:
             [token for token, n in zip(ids, times, strict=True) for _ in range(n)],
             [label for label, n in zip(labels, times, strict=True) for _ in range(n)],
         )
-
-
-def mean_colour(image_processor: Any) -> tuple[int, ...]:
-    """The colour, 0-255, that a model sees as zero: what squares are filled up with."""
-    return tuple(int(255 * channel) for channel in image_processor.image_mean)
 
 
 def pad(rows: list[list[int]], value: int, side: str, length: int | None = None) -> dict[str, torch.Tensor]:

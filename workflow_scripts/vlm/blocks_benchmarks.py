@@ -46,7 +46,7 @@ def answer(
 
     model, processor = load(folder, settings)
     model.eval()
-    batches = Batches(processor, settings.pad_to_square, model.config.text_config.max_position_embeddings)
+    batches = Batches(processor, model.config.text_config.max_position_embeddings)
     found = {}
     for name, questions in asked.items():
         free = [question for question in questions if question["options"] is None]

@@ -62,7 +62,7 @@ def run_stage(
         job.stage.global_batch,
         num_learning,
     )
-    batches = Batches(processor, job.model.pad_to_square, job.stage.max_length)
+    batches = Batches(processor, job.stage.max_length)
     ordered = in_order(samples, job.seed, steps * job.stage.global_batch)
     flops = training_flops(model, batches.num_image_tokens)
     curve, weights, num_cut = train(
