@@ -1,6 +1,7 @@
 """Fine-tuning: what learns, what is counted, and that a killed run ends as an uninterrupted one."""
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -153,6 +154,7 @@ def test_too_small_a_disk_ends_it_before_weights_are_loaded(world, tmp_path, mon
 def test_checkpoints_take_what_was_foretold(world, tmp_path, monkeypatch):
     base = world[1]
     monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(trainer, "SAVING_SHARE", math.inf)
     monkeypatch.setattr(trainer, "remove_checkpoints", lambda folder: None)
     run(world, tmp_path, steps=4)
     found = list(tmp_path.rglob("checkpoint-*"))
@@ -165,11 +167,11 @@ def test_checkpoints_take_what_was_foretold(world, tmp_path, monkeypatch):
 
 # A process of its own: a fork of one whose libraries have threads can wait for ever.
 KILLED = """
-import os, signal, sys
+import math, os, signal, sys
 from pathlib import Path, PosixPath
 from workflow_scripts import training
 from workflow_scripts.t2i import flow
-training.CHECKPOINT_SECONDS = 0.0
+training.CHECKPOINT_SECONDS, training.SAVING_SHARE = 0.0, math.inf
 read = flow.Visits.__getitem__
 def deadly(self, visit):
     if visit == 16:  # the fifth step's first
@@ -183,6 +185,7 @@ run(eval(sys.argv[1]), Path(sys.argv[2]))
 
 def test_a_killed_run_ends_as_an_uninterrupted_one(world, tmp_path, monkeypatch, root):
     monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(trainer, "SAVING_SHARE", math.inf)
     whole, curve, _ = run(world, tmp_path / "whole")
     paths = os.pathsep.join([str(root), str(root / "tests/unit")])
     died = subprocess.run(
@@ -269,13 +272,13 @@ def test_captions_that_an_encoder_cuts_are_counted(world, tmp_path):
 
 
 SHARED = """
-import os, sys
+import math, os, sys
 from pathlib import Path, PosixPath
 from workflow_scripts import training
 from workflow_scripts.t2i import flow
 world, folder, captions, changes, death = eval(sys.argv[1])
 if death:
-    training.CHECKPOINT_SECONDS = 0.0
+    training.CHECKPOINT_SECONDS, training.SAVING_SHARE = 0.0, math.inf
     read = flow.Visits.__getitem__
     def deadly(self, visit):
         if visit == death:

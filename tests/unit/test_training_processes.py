@@ -111,10 +111,10 @@ def test_bf16_with_recomputed_activations_learns_alike(tmp_path, base, data, pla
 
 # Checkpoints at every step; the process of rank 0 dies at its sixth batch.
 KILLED = """
-import os, signal
+import math, os, signal
 from workflow_scripts import training
 from workflow_scripts.vlm import batches
-training.CHECKPOINT_SECONDS = 0.0
+training.CHECKPOINT_SECONDS, training.SAVING_SHARE = 0.0, math.inf
 make, calls = batches.Batches.__call__, []
 def make_or_die(self, samples):
     calls.append(1)

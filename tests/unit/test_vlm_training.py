@@ -191,10 +191,10 @@ def run_align(spec, out) -> None:
 
 
 KILLED = """
-import os, signal, sys
+import math, os, signal, sys
 from workflow_scripts import training
 from workflow_scripts.vlm import align, batches
-training.CHECKPOINT_SECONDS = 0.0
+training.CHECKPOINT_SECONDS, training.SAVING_SHARE = 0.0, math.inf
 make, calls = batches.Batches.__call__, []
 def make_or_die(self, samples):
     calls.append(1)
