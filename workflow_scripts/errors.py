@@ -8,10 +8,6 @@ class UserError(Exception):
     """Something the user can mend: one message that names the thing, the place and the nearest right value."""
 
 
-class NotInThisVersion(UserError):
-    """Work that this version of capsweep cannot do at the asked scale. Raised before anything is written."""
-
-
 def nearest(name: str, choices: Iterable[str]) -> str | None:
     """The choice most like `name`, or None where nothing is alike."""
     found = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.5)

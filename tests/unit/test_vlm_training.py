@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from vlm_helpers import SETTLED, align_spec, conversations, indexed, make_base, make_conversations, model_spec
 
 from workflow_scripts import training
-from workflow_scripts.errors import NotInThisVersion, UserError
+from workflow_scripts.errors import UserError
 from workflow_scripts.files import read_json, read_run_record
 from workflow_scripts.model_folders import manifest_folder
 from workflow_scripts.records import read_table
@@ -286,18 +286,6 @@ def test_a_lost_loss_stops(tmp_path, base, data):
     freeze(model, stage)
     with pytest.raises(UserError, match=r"the loss is (nan|inf) at step"):
         train(model, list(conversations(data)), Batches(processor, 64), stage, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("part", "changes", "key"),
-    [],
-)
-def test_what_cannot_be_done_yet_says_so(tmp_path, base, data, part, changes, key):
-    spec = align_spec(base, data)
-    spec[part].update(changes)
-    with pytest.raises(NotInThisVersion, match=rf"understanding\.pipelines\.<pipeline>\.{key}: "):
-        run_align(spec, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_too_small_a_disk_ends_it_before_the_model_is_loaded(tmp_path, base, data, monkeypatch):

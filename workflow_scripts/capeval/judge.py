@@ -147,7 +147,7 @@ def unjudged_reasons(verdicts: pd.DataFrame) -> dict[str, int]:
 
 
 def check_judge(job: EngineJob) -> None:
-    """Raise what can be known before any work: an engine or an option of a later version, absent files."""
+    """Raise what can be known before any work: an engine without its settings, absent files."""
     if job.engine != "exact":
         engines.check(job, "capeval.judge")
 
