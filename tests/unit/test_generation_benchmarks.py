@@ -161,7 +161,9 @@ def test_missing_unknown_and_double_pictures_stop():
         score_of([*pictures[:-1], PictureScore("c", 1, "color", 1.0)])
 
 
-def test_every_role_has_an_official_model_first():
+def test_the_authors_models_come_first():
+    """But for UniDet: its authors ask two of its models, here one sees all."""
     assert set(MODELS) == set(BENCHMARKS)
-    for ways in (ways for roles in MODELS.values() for ways in roles.values()):
-        assert [bool(way.official) for way in ways.values()] == [True] + [False] * (len(ways) - 1)
+    for role, ways in (item for roles in MODELS.values() for item in roles.items()):
+        official = [bool(way.official) for way in ways.values()]
+        assert official == [role != "objects"] + [False] * (len(ways) - 1)

@@ -4,8 +4,9 @@ import json
 
 import pytest
 from generation_data import write_benchmarks
+from opened_scorers import TINY, build_all
+from selections import save_selection
 from t2i_world import MAX_TEXT_TOKENS, save_base, save_captions, save_pool, training
-from test_generation_scorers import TINY
 
 from workflow_scripts.benchmarks.generation import canaries
 from workflow_scripts.benchmarks.generation.roles import MODELS
@@ -20,9 +21,8 @@ CATEGORIES = {"geneval": 2, "dpg_bench": 0, "t2i_compbench": 8}
 @pytest.fixture(scope="module")
 def scorers(root, tmp_path_factory):
     """The models of each benchmark by role, as the config names them; random, but for the one that answers."""
-    folder = tmp_path_factory.mktemp("scorers")
-    built = {through: build(folder / through) for through, build in TINY.values()}
-    made = {role: {"through": through, "path": str(built[through])} for role, (through, _) in TINY.items()}
+    folders = build_all(tmp_path_factory.mktemp("scorers"))
+    made = {role: {"through": through, "path": str(folders[role])} for role, (through, _) in TINY.items()}
     made["answers"] = {"through": "transformers", "path": str(root / "resources/blocks/captioner-late")}
     return {name: {role: made[role] for role in roles} for name, roles in MODELS.items()}
 
@@ -38,7 +38,9 @@ def trained(request, tmp_path_factory):
     captions = save_captions(folder / "captions", latents.Latents(folder / "latents.json").image_ids)
     common["max_text_tokens"] = MAX_TEXT_TOKENS[family]
     spec = json.dumps({**common, "num_images": 8, "seed": 0, "training": training(steps=3)})
-    files = ["--latents", str(folder / "latents.json"), "--captions", str(captions)]
+    selection = save_selection(folder / "given.parquet", captions)
+    files = ["--latents", str(folder / "latents.json"), "--captions", str(captions), "--selection", str(selection)]
+    files += ["--kept-selection", str(folder / "selection.parquet")]
     out = ["--out", str(folder / "model.json"), "--log-table", str(folder / "training.csv")]
     finetune.main(["--spec", spec, *files, *out])
     return common, folder / "model.json"
