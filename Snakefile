@@ -54,5 +54,9 @@ rule all:
         final_outputs(),
 
 
+onstart:
+    require_slurm_for_nodes()
+
+
 onsuccess:
     tell()

@@ -1,5 +1,6 @@
 """What the rules share: the checked config, lookups in it, and what jobs ask of the machine."""
 
+import os
 import re
 import shlex
 import sys
@@ -87,6 +88,17 @@ def train_on(stage):
         launch=lambda wildcards: launch(stage(wildcards)),
         loader_workers=lambda wildcards: stage(wildcards).loader_workers,
     )
+
+
+def require_slurm_for_nodes():
+    """Raise WorkflowError before any job of a run where one takes several nodes and it is not Slurm that starts it."""
+    planned = any(job.resources.get("nodes", 1) > 1 for job in workflow.dag.needrun_jobs())
+    if planned and workflow.executor_plugin.name not in ("slurm", "touch") and "SLURM_JOB_ID" not in os.environ:
+        stages = [key for key, stage in plan.training_stages(CONFIG).items() if stage.needs.nodes > 1]
+        raise WorkflowError(
+            f"{', '.join(f'{key}.needs.nodes' for key in stages)}: more than one node needs Slurm, this run has executor "
+            f"{workflow.executor_plugin.name!r}: `snakemake --profile slurm`, or 1"
+        )
 
 
 def srun(needs):

@@ -748,6 +748,16 @@ def brought_results(config: Config, pipeline: str, seed: int, captioner: str) ->
     return list(dict.fromkeys(folder for folder in found if folder))
 
 
+def training_stages(config: Config) -> dict[str, Optimisation]:
+    """Every training stage by its key in the config."""
+    stages: dict[str, Optimisation] = {}
+    for name, one in config.understanding.pipelines.items():
+        stages |= {f"understanding.pipelines.{name}.{key}": getattr(one, key) for key in ("align", "sft")}
+    for name, one in config.generation.pipelines.items():
+        stages[f"generation.pipelines.{name}.training"] = one.training
+    return stages
+
+
 def latents_job(config: Config, pipeline: str) -> LatentsJob:
     """Which latents a text-to-image model trains on."""
     settled = _settled(config.generation.pipelines[pipeline], config.assets)

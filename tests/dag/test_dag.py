@@ -89,6 +89,16 @@ def test_training_over_several_nodes_is_one_launcher_a_node(checkout, small):
     )
 
 
+def test_training_over_several_nodes_needs_slurm(checkout, small, monkeypatch):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    needs = {"gpus": 8, "nodes": 2, "mem_gb": 512, "hours": 72, "threads": 64}
+    small["understanding"]["pipelines"]["clip-vicuna"]["sft"] |= {"devices": 16, "needs": needs}
+    (checkout / "alone.yaml").write_text(yaml.safe_dump(small | {"results": "alone"}))
+    text = snakemake(checkout, "alone/report.html", "--configfile", "alone.yaml", "--cores", "1", check=False)
+    assert "understanding.pipelines.clip-vicuna.sft.needs.nodes: more than one node needs Slurm, this run has" in text
+    assert "executor 'local': `snakemake --profile slurm`" in text and not (checkout / "alone").exists()
+
+
 @pytest.mark.parametrize("train_on", ["intersection", "own"])
 def test_one_captioners_scores_plan_that_captioner_alone(checkout, train_on):
     """But for the others' captions, where all are trained on the same images."""
