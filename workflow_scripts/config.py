@@ -1,17 +1,18 @@
 """Read a sweep's config and find all its faults at once, before any job."""
 
-import types
-import typing
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from workflow_scripts.benchmarks import UNDERSTANDING
 from workflow_scripts.benchmarks.generation.roles import MODELS
+from workflow_scripts.benchmarks.understanding.brought import faults_of_results
 from workflow_scripts.benchmarks.understanding.lmms_eval_tasks import faults_of_asked
-from workflow_scripts.errors import UserError, nearest
+from workflow_scripts.config_messages import hint, message
+from workflow_scripts.errors import UserError
 from workflow_scripts.plan import (
     asked_of_engine,
     assets_of,
@@ -20,11 +21,10 @@ from workflow_scripts.plan import (
     in_world,
     index_job,
     pipelines_of,
+    training_stages,
 )
 from workflow_scripts.spec import BASELINES, INTERSECTION, Config
 from workflow_scripts.t2i.benchmarks import GENERATION
-
-_EXTRA, _MISSING, _LITERAL, _VALUE = "extra_forbidden", "missing", "literal_error", "value_error"
 
 
 class _OneOfEachKey(yaml.SafeLoader):
@@ -68,59 +68,12 @@ def check_config(raw: dict[str, Any], place: str = "config") -> Config:
     try:
         config = Config.model_validate(raw)
     except ValidationError as error:
-        faults += [_fault(e) for e in error.errors()]
+        faults += [message(e) for e in error.errors()]
     faults += _faults_between_sections(raw, config)
     if faults:
         raise UserError(f"{place}: {len(faults)} fault{'s' * (len(faults) > 1)}\n  " + "\n  ".join(faults))
     assert config is not None
     return config
-
-
-def _fault(error: Any) -> str:
-    """One of Pydantic's errors as `place: what is wrong, what would be right`."""
-    loc, kind = error["loc"], error["type"]
-    place = ".".join(map(str, loc)) or "config"
-    if kind == _EXTRA:
-        return f"{place}: unknown key{_hint(str(loc[-1]), _keys_at(loc[:-1]))}"
-    if kind == _MISSING:
-        return f"{place}: missing, it has no default"
-    if kind == _LITERAL:
-        hint = _hint(str(error["input"]), _literals(loc))
-        return f"{place}: {error['input']!r} is none of {error['ctx']['expected']}{hint}"
-    if kind == _VALUE:
-        return f"{place}: {error['ctx']['error']}"
-    return f"{place}: {error['msg']} (got {error['input']!r})"
-
-
-def _hint(name: str, choices: list[str]) -> str:
-    guess = nearest(name, choices)
-    return f", did you mean {guess!r}?" if guess else ""
-
-
-def _keys_at(loc: tuple[Any, ...]) -> list[str]:
-    model = _type_at(loc)
-    return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []
-
-
-def _literals(loc: tuple[Any, ...]) -> list[str]:
-    found = _type_at(loc)
-    if typing.get_origin(found) is list:
-        (found,) = typing.get_args(found)
-    return [str(choice) for choice in typing.get_args(found)]
-
-
-def _type_at(loc: tuple[Any, ...]) -> Any:
-    """The type that the models give to a place in the config."""
-    found: Any = Config
-    for key in loc:
-        if isinstance(found, type) and issubclass(found, BaseModel):
-            field = found.model_fields.get(str(key))
-            found = field.annotation if field else None
-        elif typing.get_origin(found) in (dict, list):
-            found = typing.get_args(found)[-1]
-        if isinstance(found, types.UnionType) or typing.get_origin(found) is typing.Union:
-            found = next(t for t in typing.get_args(found) if t is not type(None))
-    return found
 
 
 def _section(raw: Any, *keys: str) -> dict[str, Any]:
@@ -139,11 +92,11 @@ def _faults_between_sections(raw: dict[str, Any], config: Config | None) -> list
         users[f"captioners.{name}.sampling"] = _section(captioner).get("sampling")
     for place, name in users.items():
         if name is not None and name not in samplings:
-            faults.append(f"{place}: no sampling {name!r}{_hint(str(name), samplings)}")
+            faults.append(f"{place}: no sampling {name!r}{hint(str(name), samplings)}")
     for kind, known in (("understanding", UNDERSTANDING), ("generation", GENERATION)):
         for name in _section(raw, kind, "benchmarks"):
             if name not in known:
-                faults.append(f"{kind}.benchmarks.{name}: unknown benchmark{_hint(str(name), list(known))}")
+                faults.append(f"{kind}.benchmarks.{name}: unknown benchmark{hint(str(name), list(known))}")
     if config is not None:
         faults += _faults_of_whole(config)
     return faults
@@ -151,7 +104,10 @@ def _faults_between_sections(raw: dict[str, Any], config: Config | None) -> list
 
 def _faults_of_whole(config: Config) -> list[str]:
     """What a config needs as a whole, once every section is sound by itself."""
-    checks = (_faults_of_analysis, _faults_of_assets, _faults_of_scorers, _faults_of_conversations)
+    checks = (
+        *(_faults_of_analysis, _faults_of_assets, _faults_of_scorers, _faults_of_conversations),
+        *(_faults_of_training, _faults_of_results, _faults_of_pictures),
+    )
     faults = [fault for check in checks for fault in check(config)]
     if config.published is not None:
         return faults
@@ -219,7 +175,7 @@ def _faults_of_scorers(config: Config) -> list[str]:
     for name, benchmark in config.generation.benchmarks.items():
         roles, place = MODELS.get(name, {}), f"generation.benchmarks.{name}.models"
         faults += [
-            f"{place}.{role}: {name} has no such role{_hint(role, list(roles))}"
+            f"{place}.{role}: {name} has no such role{hint(role, list(roles))}"
             for role in benchmark.models
             if role not in roles
         ]
@@ -247,6 +203,52 @@ def _faults_of_conversations(config: Config) -> list[str]:
                 for key in ("data", "images", "faulty_samples")
                 if mine[key] != its[key]
             ]
+    return faults
+
+
+def _faults_of_training(config: Config) -> list[str]:
+    """Training jobs of several processes without a GPU for each, or where one process does it all."""
+    faults = []
+    for key, stage in training_stages(config).items():
+        gpus, nodes, devices = stage.needs.gpus, stage.needs.nodes, stage.devices
+        if gpus == 0 and devices != nodes:
+            faults.append(
+                f"{key}.needs.gpus: 0, but devices is {devices}: say how many GPUs a node has, devices is needs.gpus x "
+                f"needs.nodes; on machines without, devices is {nodes}"
+            )
+        if config.jobs == "whole" and devices > 1 and not key.endswith(".align"):
+            faults.append(f"{key}.devices: {devices}, but `jobs: whole` trains in one process: 1, or `jobs: apart`")
+    return faults
+
+
+def _faults_of_results(config: Config) -> list[str]:
+    """Results of a harness that it cannot have, or that several models would share."""
+    benchmarks = config.understanding.benchmarks
+    faults = [
+        f"understanding.benchmarks.{name}.harness: {fault}" for name, fault in faults_of_results(benchmarks).items()
+    ]
+    differ = {"captioner": True, "pipeline": len(config.understanding.pipelines) > 1, "seed": len(config.seeds) > 1}
+    for name, one in benchmarks.items():
+        said = {field for _, field, *_ in Formatter().parse(one.results or "")}
+        missing = [f"{{{what}}}" for what, several in differ.items() if several and what not in said]
+        if one.results is not None and missing:
+            faults.append(
+                f"understanding.benchmarks.{name}.results: {one.results!r} has no {' and no '.join(missing)}, so "
+                "several models would get the same scores"
+            )
+    return faults
+
+
+def _faults_of_pictures(config: Config) -> list[str]:
+    """More pictures of a prompt than a benchmark's official layout holds."""
+    faults = []
+    for name, one in config.generation.benchmarks.items():
+        if name not in GENERATION:
+            continue
+        try:
+            GENERATION[name].files([], one.images_per_prompt)
+        except UserError as error:
+            faults.append(f"generation.benchmarks.{name}.images_per_prompt: {error}")
     return faults
 
 
@@ -283,7 +285,7 @@ def _faults_of_analysis(config: Config) -> list[str]:
         if not config.published:
             named.append((f"sensitivity.{name}.without_captioners", variant.without_captioners, captioners))
     return [
-        f"analysis.{place}: {name!r} is not in this sweep{_hint(name, known)}"
+        f"analysis.{place}: {name!r} is not in this sweep{hint(name, known)}"
         for place, names, known in named
         for name in names
         if name not in known

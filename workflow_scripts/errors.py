@@ -8,9 +8,9 @@ class UserError(Exception):
     """Something the user can mend: one message that names the thing, the place and the nearest right value."""
 
 
-def nearest(name: str, choices: Iterable[str]) -> str | None:
-    """The choice most like `name`, or None where nothing is alike."""
-    found = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.5)
+def nearest(name: str, choices: Iterable[str], likeness: float = 0.5) -> str | None:
+    """The choice most like `name`, or None where none has this likeness (0-1, by difflib)."""
+    found = difflib.get_close_matches(name, list(choices), n=1, cutoff=likeness)
     return found[0] if found else None
 
 

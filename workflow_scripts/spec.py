@@ -1,6 +1,6 @@
 """The config of a sweep as Pydantic models: what every key means, and every fault of a config at once.
 
-`python -m workflow_scripts.spec_docs` writes the JSON schema and the README's table from these models.
+`python -m workflow_scripts.docs` writes the JSON schema and the README's table from these models.
 """
 
 from pathlib import Path
@@ -302,7 +302,9 @@ class Optimisation(Section):
     offload_optimizer: bool = Field(False, description="optimiser state in host memory, about 12 bytes a parameter")
     gradient_checkpointing: bool = Field(True, description="recompute activations to save memory")
     devices: int = Field(
-        8, gt=0, description="processes of the job, one a GPU: needs.gpus x needs.nodes (1 on a machine without)"
+        8,
+        gt=0,
+        description="processes of the job, one a GPU: needs.gpus x needs.nodes (one a node on machines without)",
     )
     loader_workers: int = Field(
         4, ge=0, description="processes a GPU that read and decode samples ahead; an edit reruns nothing"
@@ -485,7 +487,9 @@ class T2iPipeline(Section):
     family: Literal["sd3", "qwen-image"] = Field(description="model class: how text and latents are read")
     model: Source = Field(description="a diffusers pipeline folder")
     num_images: int = Field(gt=0, description="training images: the first of the pool's order, so subsets are nested")
-    resolution: int = Field(gt=0, description="side of training and generated pictures in pixels, a multiple of 16")
+    resolution: int = Field(
+        gt=0, multiple_of=16, description="side of training and generated pictures in pixels, a multiple of 16"
+    )
     aspect: Literal["centre_crop", "buckets"] = Field(
         "centre_crop",
         description="training images become squares; or the nearest of several sizes of about the same area, with "

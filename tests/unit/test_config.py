@@ -98,6 +98,142 @@ def test_devices_are_the_gpus_of_all_nodes(raw):
     assert "needs.nodes: unknown key" in faults_of(raw, lambda c: c["pool"]["needs"].update(nodes=2))
 
 
+def test_processes_without_a_gpu_are_one_a_node(raw):
+    def sft(**changes):
+        return lambda c: c["understanding"]["pipelines"]["clip-vicuna"]["sft"].update(changes)
+
+    key = "understanding.pipelines.clip-vicuna.sft.needs.gpus"
+    assert f"{key}: 0, but devices is 8: say how many GPUs a node has" in faults_of(raw, sft(needs={}))
+    text = faults_of(raw, sft(needs={"nodes": 2}))
+    assert f"{key}: 0, but devices is 8" in text and "on machines without, devices is 2" in text
+    for devices, nodes in ((1, 1), (2, 2)):
+        edited = copy.deepcopy(raw)
+        sft(devices=devices, needs={"nodes": nodes})(edited)
+        check_config(edited)
+
+
+def test_a_sweep_of_whole_jobs_trains_in_one_process(root):
+    raw = read_yaml(root / "resources/sweeps/blocks.yaml")
+    changes = {"devices": 2, "per_device_batch": 16, "needs": {"gpus": 2}}
+    text = faults_of(raw, lambda c: c["generation"]["pipelines"]["sd3"].update(
+        training=c["generation"]["pipelines"]["sd3"]["training"] | changes
+    ))  # fmt: skip
+    assert "generation.pipelines.sd3.training.devices: 2, but `jobs: whole` trains in one process" in text
+
+
+def test_pictures_are_whole_patches(raw):
+    def edit(resolution):
+        return lambda c: c["generation"]["pipelines"]["qwen-image"].update(resolution=resolution)
+
+    place = "generation.pipelines.qwen-image.resolution"
+    assert f"{place}: 1000 is no multiple of 16, the nearest are 992 and 1008" in faults_of(raw, edit(1000))
+    assert f"{place}: 5 is no multiple of 16, the nearest are 16 and 32" in faults_of(raw, edit(5))
+
+
+def test_pictures_of_a_prompt_fit_the_official_layout(raw):
+    text = faults_of(raw, lambda c: c["generation"]["benchmarks"]["dpg_bench"].update(images_per_prompt=10))
+    assert "1 fault\n" in text
+    assert "dpg_bench.images_per_prompt: dpg_bench: 10 pictures a prompt, but the official layout has 4 tiles" in text
+    text = faults_of(raw, lambda c: c["generation"]["benchmarks"].update(dpg={"path": "x"}))
+    assert "generation.benchmarks.dpg: unknown benchmark" in text
+
+
+def test_every_model_has_results_of_its_own(raw):
+    def mme(results):
+        return lambda c: c["understanding"]["benchmarks"].update(mme={"results": results, "harness": "lmms-eval"})
+
+    place = "understanding.benchmarks.mme.results"
+    assert f"{place}: 'runs' has no {{captioner}} and no {{pipeline}}, so several models" in faults_of(raw, mme("runs"))
+    assert "has no {pipeline}, so" in faults_of(raw, mme("runs/{captioner}"))
+    assert "has no {captioner}, so" in faults_of(raw, mme("runs/{{captioner}}/{pipeline}"))
+    both = mme("runs/{pipeline}/{captioner}")
+    assert "has no {seed}, so" in faults_of(raw, both, lambda c: c.update(seeds=[0, 1]))
+    edited = copy.deepcopy(raw)
+    both(edited)
+    del edited["understanding"]["pipelines"]["clip-vicuna"]
+    edited["analysis"]["composites"] = {}
+    mme("runs/{captioner}")(edited)
+    check_config(edited)
+
+
+@pytest.mark.parametrize("harness", ["lmms-eval", "VLMEvalKit"])
+def test_a_harness_has_results_of_the_benchmarks_that_its_reader_reads(raw, harness):
+    benchmarks = raw["understanding"]["benchmarks"]
+    results = {"results": "runs/{pipeline}/{captioner}", "harness": harness}
+    edited = copy.deepcopy(raw)
+    edited["understanding"]["benchmarks"] = {name: results for name in benchmarks if name != "amber"}
+    edited["understanding"]["benchmarks"]["amber"] = results | {"harness": "VLMEvalKit"}
+    check_config(edited)
+    text = faults_of(
+        edited,
+        lambda c: c["understanding"]["benchmarks"].update(
+            amber=results | {"harness": "lmms-eval"}, blocks_pope=results
+        ),
+    )
+    place = "understanding.benchmarks"
+    assert "2 faults" in text and f"{place}.blocks_pope.harness: {harness!r} has no results of it: leave out" in text
+    assert f"{place}.amber.harness: 'lmms-eval' has no results of it: take those of 'VLMEvalKit', or leave out" in text
+
+
+def test_a_key_in_the_wrong_section_is_told_where_it_belongs(raw):
+    def edit(config):
+        pipelines = config["generation"]["pipelines"]
+        pipelines["qwen-image"]["training"]["aspect"] = pipelines["qwen-image"]["loader_workers"] = 1
+        config["understanding"]["pipelines"]["clip-vicuna"]["loader_workers"] = 1
+        config["captioners"]["qwen3-vl-8b"]["needs"]["nodes"] = 2
+        config |= {"train_on": "own", "seed": 1, "colour": 1}
+        config["pool"] |= {"report": {}, "seeds": [1]}
+
+    text = faults_of(raw, edit)
+    vlm, pipeline = "understanding.pipelines.clip-vicuna", "generation.pipelines.qwen-image"
+    for line in (
+        f"{pipeline}.training.aspect: unknown key, it belongs to {pipeline}.aspect",
+        f"{pipeline}.loader_workers: unknown key, it belongs to {pipeline}.training.loader_workers",
+        f"{vlm}.loader_workers: unknown key, it belongs to {vlm}.align.loader_workers or {vlm}.sft.loader_workers",
+        "captioners.qwen3-vl-8b.needs.nodes: unknown key, it belongs to understanding.pipelines.*.align.needs.nodes or "
+        "understanding.pipelines.*.sft.needs.nodes or generation.pipelines.*.training.needs.nodes",
+        "train_on: unknown key, it belongs to captioning.train_on",
+        "pool.report: unknown key, it belongs to the top level",
+        "pool.seeds: unknown key, did you mean 'seed'?",
+        "seed: unknown key, did you mean 'seeds'?",
+        "colour: unknown key",
+    ):
+        assert f"\n  {line}\n" in text + "\n"
+
+
+def test_what_a_value_should_be_is_said_in_plain_words(raw):
+    def edit(config):
+        sft, pool = config["understanding"]["pipelines"]["clip-vicuna"]["sft"], config["pool"]
+        config["generation"]["pipelines"]["qwen-image"]["embedding_disk_gb"] = "200GB"
+        config["generation"]["benchmarks"]["geneval"]["models"]["colors"] = "owner/name"
+        sft |= {"images": ["a"], "needs": None, "learning_rate": "fast", "steps": 1.5, "train": "vision"}
+        sft["gradient_checkpointing"] = "perhaps"
+        config["captioners"]["qwen3-vl-4b"] |= {"label": 3, "remote_code": "main"}
+        config["captioners"]["a b"] = config["captioners"]["qwen3-vl-8b"]
+        pool |= {"size": 0, "sources": ["a"]}
+
+    text = faults_of(raw, edit)
+    sft, captioner = "understanding.pipelines.clip-vicuna.sft", "captioners.qwen3-vl-4b"
+    colors = "generation.benchmarks.geneval.models.colors"
+    for line in (
+        "generation.pipelines.qwen-image.embedding_disk_gb: expected a whole number, got '200GB'",
+        f"{colors}: expected a section like {{through: ..., hub: ...}}, got 'owner/name'",
+        f"{sft}.images: expected a path, got ['a']",
+        f"{sft}.needs: expected a section like {{gpus: ..., mem_gb: ...}}, got nothing",
+        f"{sft}.learning_rate: expected a number, got 'fast'",
+        f"{sft}.steps: expected a whole number, got 1.5",
+        f"{sft}.train: expected a list, got 'vision'",
+        f"{sft}.gradient_checkpointing: expected true or false, got 'perhaps'",
+        f"{captioner}.label: expected text, got 3",
+        f"{captioner}.remote_code: 'main' does not match ^[0-9a-f]{{40}}$ (opt in",
+        "captioners.a b: a name has letters, digits, '.', '_', '-'",
+        "pool.size: should be greater than 0 (got 0)",
+        "pool.sources: expected a mapping like {name: ...}, got ['a']",
+    ):
+        assert f"\n  {line}" in text
+    assert not any(word in text for word in ("instance of", "<class", "Input", "parse"))
+
+
 def test_reading_ahead_and_what_a_job_asks_of_the_machine_rerun_nothing(raw):
     edited = copy.deepcopy(raw)
     stage = edited["understanding"]["pipelines"]["clip-vicuna"]["sft"]

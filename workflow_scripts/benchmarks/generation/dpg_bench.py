@@ -70,7 +70,10 @@ def read(folder: Path) -> list[Prompt]:
 def files(prompts: Sequence[Prompt], images_per_prompt: int) -> list[OfficialFile]:
     """One file an item, up to four pictures as its tiles. Raises UserError for more."""
     if images_per_prompt > TILES:
-        raise UserError(f"dpg_bench: {images_per_prompt} pictures a prompt, but the official layout has {TILES} tiles")
+        raise UserError(
+            f"dpg_bench: {images_per_prompt} pictures a prompt, but the official layout has {TILES} tiles, so at most "
+            f"{TILES}"
+        )
     indexes = tuple(range(images_per_prompt))
     return [OfficialFile(PurePosixPath(f"{prompt.id}.png"), prompt.id, indexes) for prompt in prompts]
 

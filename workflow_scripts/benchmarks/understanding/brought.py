@@ -13,8 +13,20 @@ from workflow_scripts.spec import UnderstandingBenchmark
 log = logging.getLogger("capsweep")
 
 _READERS = {"lmms-eval": lmms_eval.read_scores, "VLMEvalKit": vlmevalkit.read_scores}
+_GIVEN = {"lmms-eval": lmms_eval.TASKS, "VLMEvalKit": vlmevalkit.DATA_SETS}
 
 Rows = list[dict[str, Any]]
+
+
+def faults_of_results(benchmarks: dict[str, UnderstandingBenchmark]) -> dict[str, str]:
+    """Why the `results` of a benchmark cannot be read from its harness, by name."""
+    faults = {}
+    for name, one in benchmarks.items():
+        if one.results is not None and name not in _GIVEN[one.harness]:
+            others = [f"take those of {other!r}" for other, given in _GIVEN.items() if name in given]
+            ways = [*others, "leave out 'results' and 'harness' and give its files"]
+            faults[name] = f"{one.harness!r} has no results of it: {', or '.join(ways)}"
+    return faults
 
 
 def read_results(name: str, benchmark: UnderstandingBenchmark) -> tuple[Rows, Rows]:

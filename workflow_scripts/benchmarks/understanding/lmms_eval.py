@@ -23,7 +23,7 @@ _SUBMISSIONS = "submissions"  # a folder beside, of what a task hands in somewhe
 _JUDGED = "circular accuracy, answers matched by a model"
 
 # Benchmark to the tasks that can give it, the first that was run is taken, and what of the task each variant is.
-_TASKS: dict[str, dict[str, dict[str, Figure]]] = {
+TASKS: dict[str, dict[str, dict[str, Figure]]] = {
     "pope": {
         "pope": {
             **both("pope_f1_score", differs="F1 of yes, an answer with punctuation is wrong"),
@@ -84,13 +84,13 @@ def read_scores(folder: Path, benchmarks: Sequence[str]) -> list[dict[str, Any]]
     A run of a part of a task (`--limit`) is not comparable. Raises UserError naming file and task for a file that is
     not whole, a task that was not run or was run more than once, and a figure that is missing or impossible.
     """
-    check_names("lmms-eval", benchmarks, list(_TASKS))
+    check_names("lmms-eval", benchmarks, list(TASKS))
     runs = _runs(folder)
     rows = []
     for benchmark in benchmarks:
-        task = next((task for task in _TASKS[benchmark] if task in runs), None)
+        task = next((task for task in TASKS[benchmark] if task in runs), None)
         if task is None:
-            raise UserError(f"{folder}: no results of {' or '.join(_TASKS[benchmark])} ({BENCHMARKS[benchmark].title})")
+            raise UserError(f"{folder}: no results of {' or '.join(TASKS[benchmark])} ({BENCHMARKS[benchmark].title})")
         file, content = runs[task]
         place = f"{file}: task {task}"
         samples = content["n-samples"].get(task)
@@ -99,7 +99,7 @@ def read_scores(folder: Path, benchmarks: Sequence[str]) -> list[dict[str, Any]]
         whole = samples["effective"] == samples["original"]
         num_items = samples["effective"] if benchmark != "seedbench_image" else None  # its task has videos too
         values = _by_metric(content["results"][task], place)
-        for variant, figure in _TASKS[benchmark][task].items():
+        for variant, figure in TASKS[benchmark][task].items():
             rows.append(score_row(benchmark, variant, figure, values, place, "lmms-eval", num_items, whole))
     return rows
 
@@ -111,10 +111,10 @@ def read_answers(folder: Path, benchmark: str, questions: Sequence[Question]) ->
     to them by their number, and must agree with them in the answer or the text of the question. Raises UserError
     naming file and task for samples that are missing, doubled, cut short, without an answer, or of other questions.
     """
-    check_names("lmms-eval", [benchmark], list(_TASKS))
-    files = [file for task in _TASKS[benchmark] for file in sorted(folder.rglob(f"*_samples_{task}.jsonl"))]
+    check_names("lmms-eval", [benchmark], list(TASKS))
+    files = [file for task in TASKS[benchmark] for file in sorted(folder.rglob(f"*_samples_{task}.jsonl"))]
     if len(files) != 1:
-        raise UserError(f"{folder}: {len(files)} files of samples of {' or '.join(_TASKS[benchmark])}, expected one")
+        raise UserError(f"{folder}: {len(files)} files of samples of {' or '.join(TASKS[benchmark])}, expected one")
     place = f"{files[0]}: {BENCHMARKS[benchmark].title}"
     samples: dict[int, dict[str, Any]] = {}
     for sample in read_jsonl(files[0]):
@@ -164,7 +164,7 @@ def _runs(folder: Path) -> dict[str, tuple[Path, dict[str, Any]]]:
             if task in runs:
                 raise UserError(f"{file}: task {task} is in {runs[task][0]} too; leave one of them")
             runs[task] = (file, content)
-    wanted = {task for tasks in _TASKS.values() for task in tasks}
+    wanted = {task for tasks in TASKS.values() for task in tasks}
     if others := sorted(set(runs) - wanted):
         log.info("%s: no benchmark of ours: %s", folder, ", ".join(others))
     return runs

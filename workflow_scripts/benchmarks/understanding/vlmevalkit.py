@@ -9,20 +9,21 @@ import re
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from workflow_scripts.benchmarks.understanding import BENCHMARKS
 from workflow_scripts.benchmarks.understanding.harness import Figure, both, check_names, score_row
 from workflow_scripts.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FAILED = "Failed to obtain answer"  # what stands in the place of an answer
 
 
 # Benchmark to the data set, the score file's ending, and what of it each variant is. Of a table with several
 # rows the keys are `split: column`.
-_DATA_SETS: dict[str, tuple[str, str, dict[str, Figure]]] = {
+DATA_SETS: dict[str, tuple[str, str, dict[str, Figure]]] = {
     "pope": (
         "POPE",
         "score",
@@ -83,10 +84,10 @@ def read_scores(folder: Path, benchmarks: Sequence[str]) -> list[dict[str, Any]]
     set are not comparable, nor those whose answers are not there to be counted. Raises UserError naming file and data
     set for what is missing, doubled or impossible, and for answers that failed.
     """
-    check_names("VLMEvalKit", benchmarks, list(_DATA_SETS))
+    check_names("VLMEvalKit", benchmarks, list(DATA_SETS))
     rows = []
     for benchmark in benchmarks:
-        data_set, ending, figures = _DATA_SETS[benchmark]
+        data_set, ending, figures = DATA_SETS[benchmark]
         file = _only(folder, f"{data_set}_{ending}", data_set)
         place = f"{file}: data set {data_set}"
         values = _figures(file)
@@ -153,7 +154,9 @@ def _judge(folder: Path, data_set: str) -> list[str]:
     return sorted(name.replace("_", " ") for name in names)
 
 
-def _table(file: Path) -> pd.DataFrame:
+def _table(file: Path) -> "pd.DataFrame":
+    import pandas as pd  # here, as the config is read without it
+
     try:
         if file.suffix == ".json":
             return pd.DataFrame(_json(file))
