@@ -192,6 +192,11 @@ def test_mended_data_are_checked_where_they_changed(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"1 of 7 conversations are faulty \(1 empty\)"):
         run_index(data, out, images=data / "pictures")
     assert sorted(checked) == ["cut.jpg", "gone.jpg"]
+    checked.clear()
+    run_index(data, out, images=data / "pictures", faulty_samples="leave_out")
+    assert checked == [], "the same check goes on without the faulty"
+    run_index(data, out, images=data / "pictures", faulty_samples="leave_out")
+    assert len(checked) == 6, "nothing is kept of a check that ended well"
 
 
 KILLED = """
@@ -245,6 +250,46 @@ def test_which_json_and_which_images(tmp_path):
     first.write_text('[{"id": 1}, {"id": ')
     with pytest.raises(UserError, match=r"a\.json: not valid JSON in value 1, at byte 12"):
         run_index(first, tmp_path / "out")
+
+
+def test_what_no_tokenizer_and_no_file_name_can_hold_is_a_fault(tmp_path):
+    rows = [
+        {"id": "a \ud800 b", "image": "a.png", "conversations": turns("what ?", "it")},
+        {"id": "pair", "conversations": turns("\U0001f600", "\ud83d\ude00")},
+        {"id": "human", "conversations": turns("half \ud83d", "yes")},
+        {"id": "gpt", "conversations": turns("hello", "a \udc00 circle")},
+        {"id": "name", "image": "\ud800.png", "conversations": turns("what ?", "it")},
+        {"id": "nul", "image": ["a.png", "a\0.png"], "conversations": turns("<image><image> what ?", "it")},
+    ]
+    write_json(tmp_path / "data.jsonl", rows, lines=True)
+    write_images(tmp_path / "images", {"a.png": photo(1)})
+    listed = run_index(tmp_path, tmp_path / "out", faulty_samples="leave_out")
+    told = read_table(tmp_path / "out" / "left_out.csv", "faulty_samples")
+    assert told[["sample", "reason"]].values.tolist() == [
+        ["conversation:2", "not_unicode"],
+        ["conversation:3", "not_unicode"],
+        ["conversation:4", "not_unicode"],
+        ["conversation:5", "image_name"],
+    ]
+    assert told.detail[1] == r"'\udc00' in a turn or an image's name is no character"
+    assert told.detail[3] == r"NUL in ('a.png', 'a\x00.png')"
+    assert read_table(listed, "conversations").id[0] == r"a \ud800 b"
+    assert [sample.turns for sample in read_all(listed, tmp_path)] == [(("what ?", "it"),), (("😀", "😀"),)]
+
+
+@pytest.mark.parametrize("content", ["", " \n", "[]", "[ ]\n"])
+def test_an_empty_file_stops(tmp_path, content):
+    (tmp_path / "data.json").write_text(content)
+    with pytest.raises(UserError, match=r"data\.json: there is no conversation in it"):
+        run_index(tmp_path, tmp_path / "out", faulty_samples="leave_out")
+
+
+def test_conversations_without_any_image_are_indexed(tmp_path, caplog):
+    write_json(tmp_path / "data.json", [{"id": "a", "conversations": turns("hello", "yes")}])
+    with caplog.at_level(logging.INFO):
+        listed = run_index(tmp_path, tmp_path / "out")
+    assert "0 images to be checked, 0 of them are already" in caplog.text
+    assert read_all(listed, tmp_path) == [Sample("conversation:0", (), (("hello", "yes"),))]
 
 
 def test_a_copy_in_another_process_reads_the_same(tmp_path):

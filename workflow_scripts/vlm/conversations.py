@@ -64,16 +64,22 @@ def find_images(file: Path, images: Path | None) -> Path | None:
 
 def read_row(row: Any) -> Conversation:
     """What a row says. The image mark is taken out of the text: images always stand first. Raises BadConversation:
-    `malformed`, `turns` (they do not alternate human, gpt), `marks` (they do not fit the images)."""
+    `malformed`, `not_unicode`, `image_name` (no file can have it), `turns` (they do not alternate human, gpt), `marks`
+    (they do not fit the images)."""
     try:
         named = row.get("image") or []
         images = (named,) if isinstance(named, str) else tuple(named)
         turns = row.get("conversations", [])
         speakers, texts = [turn.get("from") for turn in turns], [turn["value"] for turn in turns]
         said = [text.replace(IMAGE_MARK, "").strip() for text in texts]
-        "".join(images)
+        "".join([*texts, *images]).encode()
     except (AttributeError, KeyError, TypeError) as error:
         raise BadConversation("malformed", f"not a row of conversations ({type(error).__name__}: {error})") from None
+    except UnicodeEncodeError as error:
+        character = error.object[error.start]
+        raise BadConversation("not_unicode", f"{character!a} in a turn or an image's name is no character") from None
+    if any("\0" in name for name in images):
+        raise BadConversation("image_name", f"NUL in {images}")
     if not turns or speakers != ["human", "gpt"] * (len(turns) // 2):
         raise BadConversation("turns", f"turns are {speakers}, expected human and gpt in turn")
     marks = sum(text.count(IMAGE_MARK) for text in texts)

@@ -64,7 +64,7 @@ def check_all(paths: pa.Array, folder: Path, threads: int) -> pa.Table:
     row = pc.index_in(paths, value_set=known["path"])
     asked = pa.table({"path": paths, **{name: known[name].take(row) for name in ("stamp", "reason", "detail")}})
     asked = asked.take(_order_on_disk(paths)).combine_chunks()
-    log.info("%d images to be checked, %d of them are already", len(asked), row.is_valid().sum().as_py())
+    log.info("%d images to be checked, %d of them are already", len(asked), len(row) - row.null_count)
     progress = Progress(len(asked), "images")
     parts = [asked.slice(start, CHUNK) for start in range(0, len(asked), CHUNK)]
     with workers(threads) as map_:

@@ -7,7 +7,7 @@ In: a JSON array or JSON lines in LLaVA's shape, read once from front to back, a
 (workflow_scripts/vlm/conversations.py). Every image is decoded as a whole.
 Out: left_out.csv beside --out (table `faulty_samples`), which stays whatever happens; then, unless there are faults and
 `faulty_samples` is `error`, --out (table `conversations`) after its run record. A killed job goes on with the images
-that are not checked yet, and so does one after the data are mended.
+that are not checked yet, and one that stopped at faults decodes only files that changed.
 """
 
 import shutil
@@ -48,6 +48,8 @@ def main(argv: list[str] | None = None) -> None:
     log.info("conversations %s, images %s", file, images or "none")
     digest = sha256_file(file)  # first: what changes from now on, training will see
     rows, faults = read_conversations(file, images)
+    if not len(rows):
+        raise UserError(f"{file}: there is no conversation in it")
     partial = args.out.parent / ".partial"
     paths = pc.unique(pc.list_flatten(rows["images"]))
     rows, faults = with_faults(rows, faults, check_all(paths, partial, args.threads))
@@ -100,7 +102,7 @@ def _parts(file: Path, faults: list[Fault]) -> Iterator[pa.Table]:
     progress = Progress(file.stat().st_size // 10**6, "MB")
     for index, (row, offset, length) in enumerate(scan(file)):
         name = row.get("id") if isinstance(row, dict) else None
-        one = {"index": index, "offset": offset, "length": length, "id": None if name is None else str(name)}
+        one = {"index": index, "offset": offset, "length": length, "id": None if name is None else _storable(str(name))}
         try:
             part.append(one | {"images": read_row(row).images, "fault": None})
         except BadConversation as error:
@@ -111,6 +113,11 @@ def _parts(file: Path, faults: list[Fault]) -> Iterator[pa.Table]:
             part.clear()
             progress.update((offset + length) // 10**6 - progress.done)
     yield pa.Table.from_pylist(part, SCHEMAS["conversations"])
+
+
+def _storable(text: str) -> str:
+    """Lone surrogates, which no table holds, as `\\ud800`."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def with_faults(rows: pa.Table, faults: list[Fault], broken: pa.Table) -> tuple[pa.Table, pa.Table]:
