@@ -369,6 +369,15 @@ class SftStage(VlmStage):
         False, description="blocks world only: also ask the questions that a caption answers by rule"
     )
 
+    @model_validator(mode="after")
+    def _captions_fit(self) -> "SftStage":
+        if self.max_caption_tokens >= self.max_length:
+            raise ValueError(
+                f"max_caption_tokens {self.max_caption_tokens} is not below max_length {self.max_length}, which holds "
+                "the image and the instruction besides"
+            )
+        return self
+
 
 class VlmModel(Section):
     """What a vision-language model is made of: a whole LLaVA folder, or vision tower + language model + projector."""

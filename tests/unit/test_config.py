@@ -85,6 +85,17 @@ def test_faults_of_the_whole(raw):
     assert "analysis.composites.hallucination.benchmarks: 'popee' is not in this sweep, did you mean 'pope'?" in text
 
 
+def test_captions_that_fill_a_whole_sample_are_a_fault(raw):
+    def sft(**changes):
+        return lambda c: c["understanding"]["pipelines"]["clip-vicuna"]["sft"].update(changes)
+
+    edited = copy.deepcopy(raw)
+    sft(max_length=2048, max_caption_tokens=2047)(edited)
+    check_config(edited, "config.yaml")
+    text = faults_of(raw, sft(max_length=1024, max_caption_tokens=1024))
+    assert "clip-vicuna.sft: max_caption_tokens 1024 is not below max_length 1024" in text
+
+
 def test_devices_are_the_gpus_of_all_nodes(raw):
     def sft(**changes):
         return lambda c: c["understanding"]["pipelines"]["clip-vicuna"]["sft"].update(changes)
