@@ -1,8 +1,9 @@
 """The pace of a training run: tokens a second, model FLOPs used, time spent waiting for data, samples cut.
 
-A collator puts `counts` beside the model's inputs: numbers of its batch, at least `samples`, `cut` and `tokens`. They
-travel with the batch, so that they are right though loader workers make batches ahead in processes of their own. Every
-row of the loss curve tells of the steps since the last one, over all processes.
+A collator puts `counts` beside the model's inputs: numbers of its batch, at least `samples`, `cut` and `tokens`, and
+`unlearnt`, the samples that teach nothing, if there may be any. They travel with the batch, so that they are right
+though loader workers make batches ahead in processes of their own. Every row of the loss curve tells of the steps since
+the last one, over all processes.
 """
 
 import re
@@ -51,7 +52,7 @@ class Pace:
         self._counts: Counter[str] = Counter()
         self._waited = self._earlier = 0.0  # `_earlier`: seconds of the process that this one resumes
         self._since: float | None = None
-        self.num_cut = 0  # samples of the whole run, up to the last row
+        self.totals: Counter[str] = Counter()  # counts of the whole run, up to the last row
 
     def counted(self, batches: Generator[Any, None, None]) -> Iterator[dict[str, Any]]:
         """The batches without their counts. Raises the UserError that stands in a batch's place."""
@@ -70,7 +71,8 @@ class Pace:
             yield batch
 
     def row(self) -> dict[str, float | None]:
-        """The columns of a row; counting starts again. To be called in every process at once."""
+        """The columns of a row; counting starts again. To be called in every process at once. Raises UserError where no
+        sample has taught anything yet."""
         state = self.state()
         counts, seconds, num_processes = state["counts"], state["seconds"], state["num_processes"]
         flops = sum(cost * counts[name] for name, cost in self._flops.items())
@@ -78,7 +80,12 @@ class Pace:
         self._counts.clear()
         self._waited = self._earlier = 0.0
         self._since = time.monotonic()
-        self.num_cut = state["num_cut"] + int(counts["cut"])
+        self.totals.update({name: int(number) for name, number in counts.items()})
+        if self.totals["unlearnt"] == self.totals["samples"]:
+            raise UserError(
+                f"nothing is learnt: of {self.totals['samples']} samples none has an answer that begins within "
+                "max_length tokens; raise it or look at the data"
+            )
         return {
             "tokens_per_second": counts["tokens"] / seconds,
             "model_tflops": tflops,
@@ -98,13 +105,13 @@ class Pace:
             "seconds": self._earlier + (time.monotonic() - self._since if self._since else 0.0),
             "waited": max(row[0] for row in rows),
             "num_processes": len(rows),
-            "num_cut": self.num_cut,
+            "totals": dict(self.totals),
         }
 
     def resume(self, state: dict[str, Any]) -> None:
         """Go on from `state`: what all processes had counted is the main one's now."""
         self._counts = Counter({name: number * is_main() for name, number in state["counts"].items()})
-        self._waited, self._earlier, self.num_cut = state["waited"], state["seconds"], state["num_cut"]
+        self._waited, self._earlier, self.totals = state["waited"], state["seconds"], Counter(state["totals"])
 
 
 class PacedTrainer(Trainer):

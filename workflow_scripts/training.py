@@ -40,7 +40,7 @@ class Trained(NamedTuple):
 
     curve: list[dict[str, Any]]  # the rows of table `training`, epoch left out
     weights: dict[str, torch.Tensor]  # by name; empty in all but the main process
-    num_cut: int  # samples that were cut, each time that they were seen
+    counts: Mapping[str, int]  # of `Pace`, over all batches: a sample counts each time that it was seen
 
 
 def train(
@@ -116,7 +116,7 @@ def train(
     columns = ("step", "loss", "learning_rate", "grad_norm", *COLUMNS)
     curve = [{name: row[name] for name in columns} for row in trainer.state.log_history if "loss" in row]
     weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
-    return Trained(curve, weights if is_main() else {}, pace.num_cut)
+    return Trained(curve, weights if is_main() else {}, pace.totals)
 
 
 def _batch(

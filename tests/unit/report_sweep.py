@@ -360,6 +360,7 @@ class _Writer:
                 plan.SftJob(model=model, stage=stage, seed=0),
                 num_samples=150,
                 num_cut_samples=0,
+                num_unlearnt_samples=0,
             )
             return
         shared = {"family": "sd3", "model": SOURCE, "resolution": 32, "max_text_tokens": 24}

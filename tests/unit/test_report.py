@@ -315,9 +315,9 @@ def test_page_shows_warnings(copied):
 def test_samples_cut_in_training_are_told(copied):
     job, results = copied
     path = results / "understanding/clip-llama/seed-0/warm/model.json.run.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_cut_samples": 2}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_cut_samples": 2000, "num_unlearnt_samples": 1}))
     (warning,) = warnings(read_sweep(job, results, None))
-    assert warning["items"] == ["clip-llama, seed 0, Warm: 2 samples"]
+    assert warning["items"] == ["clip-llama, seed 0, Warm: 2,000 samples, 1 of them before any answer"]
 
 
 def leave_out(results: Path, pipeline: str, own: dict[str, int], alone: dict[str, int], num_any: int) -> None:

@@ -52,7 +52,7 @@ def test_a_row_tells_of_the_steps_since_the_last(monkeypatch):
     }
     feed(measured, clock, [0.0], work=2.0)
     assert measured.row()["tokens_per_second"] == 500
-    assert measured.num_cut == 3
+    assert measured.totals == {"samples": 12, "cut": 3, "tokens": 3000}
     assert tuple(row) == pace.COLUMNS
 
 
@@ -71,7 +71,25 @@ def test_a_resumed_run_goes_on_between_two_rows(monkeypatch):
     feed(resumed, clock, [2.0], work=2.0)
     row = resumed.row()
     assert (row["tokens_per_second"], row["share_waiting"], row["mfu"]) == (3000 / 10, 4 / 10, None)
-    assert resumed.num_cut == 4
+    assert resumed.totals["cut"] == 4
+
+
+def test_a_run_that_has_learnt_nothing_stops_at_its_first_row(monkeypatch):
+    def fed(*unlearnt):
+        measured = pace.Pace({}, None)
+        for number in unlearnt:
+            batch = {"counts": {**COUNTS, "unlearnt": number}}
+            list(measured.counted(one for one in [batch]))
+            clock.now += 1.0
+            measured.row()
+        return measured
+
+    clock = Clock(monkeypatch)
+    with pytest.raises(
+        UserError, match="nothing is learnt: of 4 samples none has an answer that begins within max_len"
+    ):
+        fed(4)
+    assert fed(3, 4).totals["unlearnt"] == 7
 
 
 @pytest.fixture(scope="module")
@@ -103,9 +121,9 @@ def test_loader_workers_change_no_result(tmp_path, base, data):
             [row[name] for name in SETTLED if name != "epoch"] for row in plain.curve
         ]
         assert all(torch.equal(other.weights[name], tensor) for name, tensor in plain.weights.items())
-        assert other.num_cut == plain.num_cut
+        assert other.counts == plain.counts
     lengths = [len(ids) for ids, _ in batches.encode(samples)]
-    assert plain.num_cut == sum(length > 16 for length in lengths) > 0
+    assert plain.counts["cut"] == sum(length > 16 for length in lengths) > 0
     for number, row in enumerate(plain.curve):
         step = lengths[8 * number : 8 * number + 8]
         assert row["share_truncated"] == sum(length > 16 for length in step) / 8
@@ -129,4 +147,4 @@ def test_the_last_step_is_in_the_curve(tmp_path, base, data, monkeypatch):
     trained, batches = run(base, list(conversations(data))[:28], tmp_path, 0)
     assert [row["step"] for row in trained.curve] == [3, 6, 7]
     lengths = [len(ids) for ids, _ in batches.encode(list(conversations(data))[:28])]
-    assert trained.num_cut == sum(length > 16 for length in lengths)
+    assert trained.counts["cut"] == sum(length > 16 for length in lengths)

@@ -107,10 +107,22 @@ def test_a_long_sample_is_cut_and_counted(picture):
     assert learnt(batches, batch["input_ids"][0].tolist(), batch["labels"][0].tolist()) == golden(
         "<bos> <image> <image> <image> <image> describe [topleft] [red]"
     )
-    assert batch["counts"] == {"samples": 2, "cut": 1, "tokens": 8 + 4, "pairs": 64 + 16, "images": 1}
-    batches.max_length = 6
-    with pytest.raises(UserError, match="sample long: no token of an answer lies in the first 6 tokens"):
-        batches([sample])
+    assert batch["counts"] == {"samples": 2, "cut": 1, "unlearnt": 0, "tokens": 8 + 4, "pairs": 64 + 16, "images": 1}
+
+
+def test_a_sample_cut_before_its_answer_stays_and_teaches_nothing(picture):
+    batches = Batches(build_processor("clip-llama"), max_length=6)
+    sample = Sample("long", (picture,), (("describe", "topleft red circle"),))
+    short = Sample("short", (), (("describe", "red"),))
+    batch = batches([sample, short])
+    assert learnt(batches, batch["input_ids"][0].tolist(), batch["labels"][0].tolist()) == golden(
+        "<bos> <image> <image> <image> <image> describe"
+    )
+    assert batch["counts"] == {"samples": 2, "cut": 1, "unlearnt": 1, "tokens": 6 + 4, "pairs": 36 + 16, "images": 1}
+    assert batches([short])["counts"]["unlearnt"] == 0
+    batches.max_length = 4
+    with pytest.raises(UserError, match="sample long: its 4 image tokens are not all in the first 4 tokens"):
+        batches([short, sample])
 
 
 def test_an_image_token_in_the_text_stops(batches, picture):

@@ -25,6 +25,7 @@ from workflow_scripts.spec import Optimisation, VlmModel, VlmStage
 from workflow_scripts.vlm import align
 from workflow_scripts.vlm import stage as vlm_stage
 from workflow_scripts.vlm.batches import Batches
+from workflow_scripts.vlm.data import in_order
 from workflow_scripts.vlm.flops import training_flops
 from workflow_scripts.vlm.model import freeze, load, module_of
 from workflow_scripts.vlm.trainer import LlavaTrainer
@@ -286,6 +287,30 @@ def test_a_lost_loss_stops(tmp_path, base, data):
     freeze(model, stage)
     with pytest.raises(UserError, match=r"the loss is (nan|inf) at step"):
         train(model, list(conversations(data)), Batches(processor, 64), stage, tmp_path)
+
+
+def test_samples_whose_answers_are_cut_off_teach_nothing_and_are_counted(tmp_path, base, caplog):
+    """A whole step of them has the loss 0 and no gradient; the steps before it are as they were."""
+    data = make_conversations(tmp_path / "data", 16)
+    run_align(align_spec(base, data, steps=4), tmp_path / "before")
+    rows = read_json(data / "data.json")
+    order = [int(sample.key.split(":")[1]) for sample in in_order(conversations(data), 0, 16)]
+    for number in (*order[8:12], order[13]):  # the third step of four, and one of the last
+        rows[number]["conversations"][0]["value"] += " describe" * 300
+    data = data.rename(tmp_path / "long")
+    (data / "data.json").write_text(json.dumps(rows))
+    with caplog.at_level(logging.WARNING):
+        run_align(align_spec(base, data, steps=4), tmp_path / "out")
+    curve = read_table(tmp_path / "out" / "training.csv", "training")
+    assert (curve.loss == 0).tolist() == (curve.grad_norm == 0).tolist() == [False, False, True, False]
+    before = read_table(tmp_path / "before" / "training.csv", "training")
+    assert curve.loss[:2].tolist() == before.loss[:2].tolist()
+    assert curve.share_truncated.tolist() == [0, 0, 1, 0.25]
+    record = read_run_record(tmp_path / "out" / "model.json")
+    assert (record["num_cut_samples"], record["num_unlearnt_samples"]) == (5, 5)
+    assert "5 of 16 samples were longer than max_length 64 and cut; 5 of them lost all answers" in caplog.text
+    weights = load_file(manifest_folder(tmp_path / "out" / "model.json") / "model.safetensors")
+    assert all(tensor.isfinite().all() for tensor in weights.values())
 
 
 def test_too_small_a_disk_ends_it_before_the_model_is_loaded(tmp_path, base, data, monkeypatch):

@@ -199,10 +199,10 @@ def _cut_in_training(sweep: Sweep) -> Data:
             for captioner in sweep.captioners:
                 record = read_run_record(sweep.model_folder(pipeline, seed, captioner) / "model.json")
                 if number := record["num_cut_samples"]:
-                    items.append(f"{pipeline}, seed {seed}, {sweep.label(captioner)}: {number:,} samples")
-    return _warning(
-        "Samples cut in training", "They are longer than max_length; what is beyond it is not learnt.", items
-    )
+                    told = f"{pipeline}, seed {seed}, {sweep.label(captioner)}: {number:,} samples"
+                    items.append(f"{told}, {record['num_unlearnt_samples']:,} of them before any answer")
+    meaning = "They are longer than max_length; what is beyond it is not learnt, which may be all answers of a sample."
+    return _warning("Samples cut in training", meaning, items)
 
 
 def _conversations_left_out(sweep: Sweep) -> Data:

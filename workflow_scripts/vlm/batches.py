@@ -23,7 +23,7 @@ class Batches:
 
     The chat template writes the turns and marks what the assistant says (`{% generation %}`): those tokens carry
     labels, all others IGNORED. The image mark becomes as many tokens as the tower gives features. A sample longer
-    than `max_length` is cut on the right.
+    than `max_length` is cut on the right; one of whose answers nothing is left stays, as in LLaVA, and teaches nothing.
     """
 
     def __init__(self, processor: LlavaProcessor, max_length: int) -> None:
@@ -36,8 +36,8 @@ class Batches:
 
     def __call__(self, samples: Sequence[Sample]) -> dict[str, Any]:
         """input_ids, attention_mask, labels: int64 (N, L), padded on the right; pixel_values: float32 (I, 3, S, S);
-        counts: how many samples, of them cut, tokens, pairs of tokens of a sample, and images. Raises
-        UserError naming the sample whose image does not read, or as `encode` does.
+        counts: how many samples, of them cut and unlearnt (no label is left), tokens, pairs of tokens of a sample, and
+        images. Raises UserError naming the sample whose image does not read or is cut, or as `encode` does.
 
         Where no sample has an image, a blank one stands in the first row's padding, where nothing sees it: under
         ZeRO-3 a process that passed over the vision tower would let the others wait for its weights for ever.
@@ -56,6 +56,7 @@ class Batches:
         batch["counts"] = {
             "samples": len(samples),
             "cut": sum(len(ids) > self.max_length for ids, _ in whole),
+            "unlearnt": sum(set(labels) == {IGNORED} for _, labels in encoded),
             "tokens": sum(lengths),
             "pairs": sum(length**2 for length in lengths),
             "images": len(images),
@@ -76,11 +77,14 @@ class Batches:
         return encoded
 
     def _cut(self, sample: Sample, ids: list[int], labels: list[int]) -> tuple[list[int], list[int]]:
-        """What is learnt of a sample. Raises UserError naming one of which nothing is left."""
-        ids, labels = ids[: self.max_length], labels[: self.max_length]
-        if all(label == IGNORED for label in labels):
-            raise UserError(f"sample {sample.key}: no token of an answer lies in the first {len(ids)} tokens")
-        return ids, labels
+        """The first `max_length` tokens. Raises UserError naming a sample whose images they do not hold."""
+        if self.image_token_id in ids[self.max_length :]:
+            needed = len(sample.images) * self.num_image_tokens
+            raise UserError(
+                f"sample {sample.key}: its {needed} image tokens are not all in the first {self.max_length} tokens: "
+                "raise max_length"
+            )
+        return ids[: self.max_length], labels[: self.max_length]
 
     def prompts(self, questions: Sequence[tuple[Path, str]]) -> list[list[int]]:
         """Token ids up to where the answer begins, for (image, question) pairs."""

@@ -65,11 +65,14 @@ def run_stage(
     batches = Batches(processor, job.stage.max_length)
     ordered = in_order(samples, job.seed, steps * job.stage.global_batch)
     flops = training_flops(model, batches.num_image_tokens)
-    curve, weights, num_cut = train(
+    curve, weights, counts = train(
         model, ordered, batches, job.stage, job.seed, folder, flops, loader_workers, LlavaTrainer
     )
     if not is_main():
         return
+    if counts["cut"]:
+        told = "%d of %d samples were longer than max_length %d and cut; %d of them lost all answers and taught nothing"
+        log.warning(told, counts["cut"], counts["samples"], job.stage.max_length, counts["unlearnt"])
     save(model, weights, processor, folder / "model")
     for row in curve:
         row["epoch"] = row["step"] * job.stage.global_batch / len(samples)
@@ -80,7 +83,8 @@ def run_stage(
         num_samples=len(samples),
         num_steps=steps,
         num_learning_parameters=num_learning,
-        num_cut_samples=num_cut,
+        num_cut_samples=counts["cut"],
+        num_unlearnt_samples=counts["unlearnt"],
         **facts,
     )
     write_manifest(out, folder / "model", name)
