@@ -1,10 +1,11 @@
 """The generation benchmarks of the blocks world: pictures are read by the exact detector, scored by the real rules.
 
 Files: `prompts.jsonl`, a row of `blocks.prompts` a line; a prompt's id is its line, five digits from 00000.
+Pictures lie as GenEval's.
 """
 
 from collections.abc import Callable, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,12 @@ from workflow_scripts.benchmarks.generation.base import (
     Generation,
     Mode,
     Models,
-    OfficialFile,
     Picture,
     PictureScore,
     Prompt,
     Scorer,
 )
+from workflow_scripts.benchmarks.generation.geneval import files
 from workflow_scripts.blocks.scoring import score_picture
 from workflow_scripts.blocks.world import detect, say
 from workflow_scripts.errors import UserError
@@ -34,15 +35,6 @@ def read(folder: Path) -> list[Prompt]:
             raise UserError(f"{path}: row {number + 1} has no prompt")
         prompts.append(Prompt(f"{number:05d}", row["prompt"], row.get("tag") or row.get("category") or "dpg", row))
     return prompts
-
-
-def files(prompts: Sequence[Prompt], images_per_prompt: int) -> list[OfficialFile]:
-    """One file a picture."""
-    return [
-        OfficialFile(PurePosixPath(prompt.id, "samples", f"{index:05d}.png"), prompt.id, (index,))
-        for prompt in prompts
-        for index in range(images_per_prompt)
-    ]
 
 
 def _scorer_of(name: str) -> Callable[[Path, Sequence[Prompt], Models, Mode], Scorer]:
