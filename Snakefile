@@ -56,6 +56,7 @@ rule all:
 
 onstart:
     require_slurm_for_nodes()
+    tell_absent()
 
 
 onsuccess:

@@ -272,7 +272,7 @@ def finetune_and_measure_jobs(wildcards):
 def measure_commands():
     """The commands that make and score every benchmark's pictures, after `t2i.finetune` in the same process."""
     return "".join(
-        f" + t2i.generate --model {{output.model}} --out {{output.pictures[{i}]}}"
+        f" + t2i.generate --model {{output.model}} --batch {{resources.batch}} --out {{output.pictures[{i}]}}"
         f" + t2i.score --pictures {{output.pictures[{i}]}} --out {{output.scores[{i}]}}"
         f" --per-picture {{output.per_picture[{i}]}}"
         for i in range(len(CONFIG.generation.benchmarks))
@@ -299,6 +299,13 @@ def code_of(*packages):
 def final_outputs():
     """Everything that a whole sweep leaves for people to read."""
     return [f"{RESULTS}/regression.csv", f"{RESULTS}/report.html"]
+
+
+def tell_absent():
+    """Before a run: which local files and folders of the config are not there. A part of the sweep may not need them."""
+    absent = [f"{key}: {path}" for key, path in plan.absent_paths(CONFIG)]
+    if absent:
+        print("Not there, and what needs it will stop:", *absent, sep="\n  ", file=sys.stderr)
 
 
 def tell():

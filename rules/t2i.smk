@@ -75,13 +75,14 @@ if CONFIG.jobs == "apart":
         resources:
             **request(lambda wildcards: t2i_pipeline(wildcards).generate.needs),
             launch=lambda wildcards: processes(t2i_pipeline(wildcards).generate.needs.gpus),
+            batch=lambda wildcards: t2i_pipeline(wildcards).generate.batch,
         params:
             spec=lambda wildcards: plan.as_param(plan.generate_job(CONFIG, wildcards.pipeline, wildcards.benchmark)),
         message:
             "Make {wildcards.benchmark}'s pictures with {wildcards.pipeline} of {wildcards.captioner}"
         shell:
             "{resources.python} {resources.launch} workflow_scripts.t2i.generate --spec {params.spec:q} --model {input.model}"
-            " --out {output} > {log} 2>&1"
+            " --batch {resources.batch} --out {output} > {log} 2>&1"
 
     rule score_images:
         input:
@@ -140,6 +141,7 @@ else:
         resources:
             **train_on(lambda wildcards: t2i_pipeline(wildcards).training),
             embedding_disk_gb=lambda wildcards: t2i_pipeline(wildcards).embedding_disk_gb,
+            batch=lambda wildcards: t2i_pipeline(wildcards).generate.batch,
         params:
             specs=lambda wildcards: plan.as_params(*finetune_and_measure_jobs(wildcards)),
         message:

@@ -24,7 +24,6 @@ from workflow_scripts.spec import (
     CaptionFile,
     Config,
     Dial,
-    Generate,
     Judge,
     Kind,
     Needs,
@@ -295,7 +294,9 @@ class GenerateJob(Section):
     model: Source
     resolution: int
     max_text_tokens: int
-    generate: Generate
+    steps: int
+    guidance: float
+    precision: Literal["bf16", "fp32"]
     name: str
     prompts: Path
     images_per_prompt: int
@@ -389,6 +390,12 @@ def sources_of(config: Config) -> dict[str, Source]:
         if captioner.model and captioner.remote_code:
             found[f"captioners.{name}.model"] = captioner.model.model_copy(update={"revision": captioner.remote_code})
     return found
+
+
+def absent_paths(config: Config) -> list[tuple[str, Path]]:
+    """The local files and folders that the sweep uses and that are not there, with the keys that name them."""
+    local = [(key, source.path) for key, source in sources_of(config).items() if source.path]
+    return [(key, path) for key, path in local if not path.exists()]
 
 
 def in_world(config: Config, source: Source) -> bool:
@@ -794,7 +801,9 @@ def generate_job(config: Config, pipeline: str, benchmark: str) -> GenerateJob:
         model=made.model,
         resolution=made.resolution,
         max_text_tokens=made.max_text_tokens,
-        generate=made.generate,
+        steps=made.generate.steps,
+        guidance=made.generate.guidance,
+        precision=made.generate.precision,
         name=benchmark,
         prompts=settled.benchmarks[benchmark].path,
         images_per_prompt=settled.benchmarks[benchmark].images_per_prompt,

@@ -485,7 +485,7 @@ class Generate(Section):
 
     steps: int = Field(gt=0, description="denoising steps")
     guidance: float = Field(ge=0, description="classifier-free guidance scale")
-    batch: int = Field(8, gt=0, description="pictures made at once; each GPU of the job makes its share")
+    batch: int = Field(8, gt=0, description="pictures made at once on each GPU of the job; an edit reruns nothing")
     precision: Literal["bf16", "fp32"] = Field("bf16", description="of the whole pipeline while it makes pictures")
     needs: Needs = Needs()
 
@@ -571,7 +571,8 @@ class Config(Section):
     assets: Path = Field(Path("assets"), description="folder of downloaded weights, data sets and benchmark files")
     jobs: Literal["apart", "whole"] = Field(
         "apart",
-        description="`whole` trains and measures a model in one process: for sweeps where starting one costs more",
+        description="`whole` trains and measures a model in one process, for sweeps where starting one costs more: an "
+        "edit of a benchmark then trains again",
     )
     seeds: list[int] = Field([0], min_length=1, description="training seeds; results are averaged within a captioner")
     world: World | None = Field(None, description="make a blocks world as the data of this sweep")

@@ -234,6 +234,14 @@ def test_code_of_a_cheap_stage_reruns_it(done, file, again):
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
+def test_pictures_made_at_once_are_no_other_pictures(done, small):
+    def edit(config):
+        for pipeline in config["generation"]["pipelines"].values():
+            pipeline["generate"]["batch"] = 1
+
+    assert edited(done, small, edit) == {}
+
+
 def test_a_new_captioner_reruns_no_other(done, small):
     def edit(config):
         config["captioners"]["newcomer"] = config["captioners"]["qwen3-vl-4b"] | {

@@ -26,7 +26,6 @@ from workflow_scripts.records import SCHEMAS, write_table
 from workflow_scripts.report.settings import ReportJob
 from workflow_scripts.spec import (
     BASELINES,
-    Generate,
     PoolSource,
     SftStage,
     Source,
@@ -408,7 +407,9 @@ class _Writer:
                 f"{folder}/{benchmark}/pictures.parquet",
                 plan.GenerateJob(
                     **shared,
-                    generate=Generate(steps=8, guidance=1),
+                    steps=8,
+                    guidance=1,
+                    precision="fp32",
                     name=benchmark,
                     prompts=Path("b"),
                     images_per_prompt=4,

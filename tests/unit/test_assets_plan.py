@@ -11,7 +11,7 @@ from workflow_scripts.assets.contents import choose
 from workflow_scripts.assets.lockfile import Locked, read_lock
 from workflow_scripts.config import check_config, load_config, read_yaml
 from workflow_scripts.errors import UserError
-from workflow_scripts.plan import assets_of, caption_job, fetch_job, licences_job, lock_job, report_job
+from workflow_scripts.plan import absent_paths, assets_of, caption_job, fetch_job, licences_job, lock_job, report_job
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -35,6 +35,14 @@ def test_a_lock_pins_only_the_revision_that_it_was_made_for(raw):
     assert fetch_job(config, asset, lock).commit == COMMIT
     other = edited(raw, lambda c: c["captioners"]["qwen3-vl-8b"]["model"].update(revision="v2"))
     assert fetch_job(other, asset, lock).commit is None and fetch_job(other, asset, lock).revision == "v2"
+
+
+def test_what_is_not_there_is_listed_by_its_key(raw, tmp_path):
+    there = edited(raw, lambda c: c["generation"]["benchmarks"]["geneval"].update(path=str(tmp_path)))
+    keys = [key for key, _ in absent_paths(there)]
+    assert "generation.benchmarks.dpg_bench" in keys and "pool.sources.coco" in keys
+    assert "generation.benchmarks.geneval" not in keys
+    assert not any("captioners" in key for key in keys)  # repositories are fetched
 
 
 def test_every_repository_is_locked_once(raw):

@@ -24,7 +24,7 @@ from workflow_scripts.t2i.benchmarks import GENERATION
 
 PICTURES = 2  # a prompt
 CATEGORIES = {"blocks_geneval": 1 + 6, "blocks_dpg": 1, "blocks_compbench": 1 + 3}  # rows of scores, the headline first
-GENERATE = {"steps": 2, "guidance": 1.0, "batch": 4, "precision": "fp32"}
+GENERATE = {"steps": 2, "guidance": 1.0, "precision": "fp32"}
 
 
 @pytest.fixture(scope="module", params=["sd3", "qwen-image"])
@@ -41,13 +41,13 @@ def benchmark(folder, name, count=3):
     return {"path": str(folder / name), "images_per_prompt": PICTURES}
 
 
-def make(world, folder, name="blocks_dpg", **changes):
+def make(world, folder, name="blocks_dpg", batch=4, **changes):
     family, base, model = world
     spec = {"family": family, "model": {"path": str(base)}, "resolution": 32, "noise_seed": 0, "name": name}
-    spec |= {"max_text_tokens": MAX_TEXT_TOKENS[family], "generate": GENERATE}
+    spec |= {"max_text_tokens": MAX_TEXT_TOKENS[family], **GENERATE}
     spec |= {"prompts": benchmark(folder, name)["path"], "images_per_prompt": PICTURES, **changes}
     out = folder / "out" / "pictures.parquet"
-    generate.main(["--spec", json.dumps(spec), "--model", str(model), "--out", str(out)])
+    generate.main(["--spec", json.dumps(spec), "--model", str(model), "--batch", str(batch), "--out", str(out)])
     return read_table(out, "pictures"), out
 
 
@@ -74,7 +74,7 @@ def test_every_prompt_gets_its_pictures_with_noise_of_their_own(world, tmp_path)
 
 def test_pictures_are_those_of_diffusers_on_the_assembled_folder(world, tmp_path):
     """The base folder with its transformer replaced loads as a pipeline and makes the same pictures."""
-    table, out = make(world, tmp_path, generate={**GENERATE, "batch": 1})
+    table, out = make(world, tmp_path, batch=1)
     lacking = {"text_encoder_3": None, "tokenizer_3": None} if world[0] == "sd3" else {}
     pipe = DiffusionPipeline.from_pretrained(world[1], dtype=torch.float32, **lacking)
     guided = {"guidance_scale": 1.0} if world[0] == "sd3" else {"true_cfg_scale": 1.0}
@@ -109,7 +109,10 @@ def test_a_broken_picture_is_made_again_and_no_other(world, tmp_path):
 
 
 def test_pictures_lie_officially_too(world, tmp_path):
+    """And no others, such as an earlier run's of more pictures a prompt."""
+    make(world, tmp_path, images_per_prompt=PICTURES + 1)
     table, out = make(world, tmp_path)
+    assert len(list((out.parent / "official").rglob("*.png"))) == len(table)
     for row in table.itertuples():
         official = out.parent / "official" / row.prompt_id / "samples" / f"{row.index:05d}.png"
         assert official.samefile(out.parent / row.path)

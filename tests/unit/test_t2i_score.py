@@ -42,7 +42,7 @@ def measure(data, name, monkeypatch, say, mode="official", images_per_prompt=2, 
     monkeypatch.setattr(score, "open_models", lambda *_: models.roles)
     settings = {"path": str(data / name), "images_per_prompt": images_per_prompt, "mode": mode}
     settings["models"] = {
-        role: {"through": next(iter(ways)), "path": f"folder/of-{role}"} for role, ways in MODELS[name].items()
+        role: {"through": next(iter(ways)), "path": str(data / f"of-{role}")} for role, ways in MODELS[name].items()
     }
     out = {"--out": data / "scores.csv", "--per-picture": data / "picture_scores.parquet"}
     words = [str(word) for pair in out.items() for word in pair]
@@ -130,7 +130,7 @@ def test_a_model_that_sees_nothing_stops_before_any_score(data, monkeypatch):
         def detect(self, pictures, names=None):
             return [[] for _ in pictures]
 
-    with pytest.raises(UserError, match="geneval: the model folder/of-instances for instances does not see"):
+    with pytest.raises(UserError, match=r"geneval: the model .*/of-instances for instances does not see"):
         measure(data, "geneval", monkeypatch, geneval_says, double=Blind)
     assert not (data / "scores.csv").exists()
 
@@ -150,6 +150,24 @@ def test_a_killed_run_asks_only_about_what_is_missing(data, monkeypatch):
     assert {picture for _, picture, _ in asked} == {(1, 0, 9), (1, 1, 9)}
     assert pictures.score.tolist() == [1, 0, 1, 0] and scores.score[""] == 50
     assert not list((data / "picture_scores").iterdir())  # nothing stays behind
+
+
+def test_scores_of_an_edited_benchmark_are_not_mixed(data, monkeypatch):
+    """The prompt stands, what it asks for is another: what a killed run left is of no use."""
+    draw(data, "geneval")
+    monkeypatch.setattr(score, "AT_ONCE", 2)
+
+    def breaks_off(role, picture, asked):
+        if picture.getpixel((0, 0))[0] == 1:
+            raise KeyboardInterrupt
+        return geneval_says(role, picture, asked)
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(data, "geneval", monkeypatch, breaks_off)
+    path = data / "geneval/evaluation_metadata.jsonl"
+    path.write_text(path.read_text().replace('"count": 1', '"count": 2', 1))
+    _, pictures, _ = measure(data, "geneval", monkeypatch, geneval_says)
+    assert pictures.reason[0] == "1 cow, expected 2" and pictures.score.tolist() == [0, 0, 1, 0]
 
 
 def test_an_item_that_official_scoring_drops_is_counted(data, monkeypatch):

@@ -49,8 +49,8 @@ def trained(request, tmp_path_factory):
 def measure(trained, name, data, models, folder):
     """Pictures and their scores: the tables `benchmark_scores` and `picture_scores`."""
     common, manifest = trained
-    making = {"steps": 2, "guidance": 1.0, "batch": 4, "precision": "fp32"}
-    spec = {**common, "name": name, "prompts": str(data), "images_per_prompt": PICTURES, "generate": making}
+    making = {"steps": 2, "guidance": 1.0, "precision": "fp32"}
+    spec = {**common, "name": name, "prompts": str(data), "images_per_prompt": PICTURES, **making}
     pictures = folder / "pictures.parquet"
     generate.main(["--spec", json.dumps({**spec, "noise_seed": 0}), "--model", str(manifest), "--out", str(pictures)])
     spec = {"name": name, "benchmark": {"path": str(data), "images_per_prompt": PICTURES, "models": models}}

@@ -96,7 +96,7 @@ def _pipeline(sweep: Sweep, pipeline: str, captioner: str) -> list[tuple[str, st
             ("Stage 2", f"{_training(stage)}; learns {', '.join(stage['train'])}"),
             benchmarks,
         ]
-    made = read_run_record(folder / settings.benchmarks[0] / "pictures.parquet")["spec"]["generate"]
+    made = read_run_record(folder / settings.benchmarks[0] / "pictures.parquet")["spec"]
     size = f"{spec['resolution']} px" + (" or sizes of about that area" if spec["aspect"] == "buckets" else "")
     return [
         ("Model", f"{name_of(spec['model'])} ({spec['family']})"),

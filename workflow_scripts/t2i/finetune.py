@@ -2,7 +2,7 @@
 
     python -m workflow_scripts.t2i.finetune --spec '{"family": "sd3", ...}' \
         --latents results/blocks/generation/sd3/latents.json --captions results/blocks/captions/late/captions.json \
-        --selection results/blocks/selection/intersection/sd3.parquet \
+        --selection results/blocks/selection/intersection/settled/sd3.parquet \
         --kept-selection results/blocks/generation/sd3/seed-0/late/selection.parquet \
         --out results/blocks/generation/sd3/seed-0/late/model.json \
         --log-table results/blocks/generation/sd3/seed-0/late/training.csv

@@ -58,8 +58,9 @@ def picture_rows(job: GenerateJob, prompts: list[Prompt], folder: str) -> list[d
     ]
 
 
-def make_pictures(job: GenerateJob, transformer: Path, rows: list[dict[str, Any]], folder: Path) -> None:
-    """Make this process's share of the pictures that are not there or not whole, and wait for the others."""
+def make_pictures(job: GenerateJob, transformer: Path, rows: list[dict[str, Any]], folder: Path, batch: int) -> None:
+    """Make this process's share of the pictures that are not there or not whole, `batch` at once, and wait for the
+    others."""
     from workflow_scripts.distributed import meet, rank, wait_for_all, world_size
 
     mine = rows[rank() :: world_size()]
@@ -69,15 +70,15 @@ def make_pictures(job: GenerateJob, transformer: Path, rows: list[dict[str, Any]
     if pending:
         from workflow_scripts.t2i.families import FAMILIES
 
-        family = FAMILIES[job.family].load(job.model, job.max_text_tokens, transformer, job.generate.precision)
-    for start in range(0, len(pending), job.generate.batch):
-        some = pending[start : start + job.generate.batch]
+        family = FAMILIES[job.family].load(job.model, job.max_text_tokens, transformer, job.precision)
+    for start in range(0, len(pending), batch):
+        some = pending[start : start + batch]
         images = family.make(
             [row["prompt"] for row in some],
             [row["noise_seed"] for row in some],
             job.resolution,
-            job.generate.steps,
-            job.generate.guidance,
+            job.steps,
+            job.guidance,
         )
         for row, image in zip(some, images, strict=True):
             with atomic(folder / row["path"]) as temporary:
@@ -90,6 +91,7 @@ def main(argv: list[str] | None = None) -> None:
     """Make the pictures that are missing and list all."""
     arguments = parser(__doc__)
     arguments.add_argument("--model", type=Path, required=True, help="model.json of the fine-tuned transformer")
+    arguments.add_argument("--batch", type=int, default=8, help="pictures made at once; it decides none of them")
     arguments.add_argument("--out", type=Path, required=True, help="the table of pictures")
     args = arguments.parse_args(argv)
     job = load_spec(args.spec, GenerateJob)
@@ -97,9 +99,9 @@ def main(argv: list[str] | None = None) -> None:
     prompts = read_prompts(benchmark, job.prompts)
     benchmark.files(prompts, job.images_per_prompt)  # what has no official layout stops before anything is made
     transformer = manifest_folder(args.model)
-    made_of = fingerprint(job.model_dump(mode="json"), args.model, [prompt.text for prompt in prompts])
+    made_of = fingerprint(job.model_dump(mode="json"), args.model, [(prompt.id, prompt.text) for prompt in prompts])
     rows = picture_rows(job, prompts, made_of)
-    make_pictures(job, transformer, rows, folder)
+    make_pictures(job, transformer, rows, folder, args.batch)
 
     from workflow_scripts.distributed import is_main
 

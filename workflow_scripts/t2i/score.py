@@ -28,7 +28,8 @@ from workflow_scripts.benchmarks.generation.base import Generation, Picture, Pic
 from workflow_scripts.benchmarks.generation.models import close_models, comparable, harness, open_models
 from workflow_scripts.command import load_spec, parser, run
 from workflow_scripts.errors import UserError
-from workflow_scripts.files import fingerprint, sha256_file, write_run_record
+from workflow_scripts.files import fingerprint, write_run_record
+from workflow_scripts.model_folders import folder_fingerprint
 from workflow_scripts.partial import Journal
 from workflow_scripts.plan import ScoreImagesJob, ServingJob
 from workflow_scripts.progress import Progress
@@ -43,20 +44,22 @@ Waiting = tuple[Prompt, int, str]  # prompt, number and path of a picture
 
 def read_pictures(path: Path, name: str, prompts: Sequence[Prompt], images_per_prompt: int) -> list[Waiting]:
     """The pictures of all prompts in their order. Raises UserError where one is missing or its prompt is another one
-    now."""
+    now, with what to do."""
+    again = f"delete {path} and run again, which makes what is missing"
     table = read_table(path, "pictures")
     expected = len(prompts) * images_per_prompt
     if len(table) != expected:
-        raise UserError(f"{path}: {len(table)} pictures, expected {expected}")
+        raise UserError(f"{path}: {len(table)} pictures, expected {expected}; {again}")
     rows = table.set_index(["prompt_id", "index"])
     found = []
     for prompt in prompts:
         for index in range(images_per_prompt):
             if (prompt.id, index) not in rows.index:
-                raise UserError(f"{path}: picture {index} of prompt {prompt.id} is missing")
+                raise UserError(f"{path}: picture {index} of prompt {prompt.id} is missing; {again}")
             row = rows.loc[(prompt.id, index)]
             if row.prompt != prompt.text:
-                raise UserError(f"{name}: prompt {prompt.id} is {prompt.text!r}, the picture's was {row.prompt!r}")
+                was = f"the picture's was {row.prompt!r}"
+                raise UserError(f"{name}: prompt {prompt.id} is {prompt.text!r}, {was}; {again}")
             found.append((prompt, index, row.path))
     return found
 
@@ -99,7 +102,10 @@ def _read(folder: Path, picture: Waiting) -> Image.Image:
         with Image.open(path) as image:
             return image.convert("RGB")
     except (OSError, SyntaxError) as error:
-        raise UserError(f"{path}: not a readable picture ({error})") from None
+        raise UserError(
+            f"{path}: not a readable picture ({error}); delete {folder / 'pictures.parquet'} and run again: only what "
+            "is broken is made again"
+        ) from None
 
 
 def _to_row(benchmark: str, one: PictureScore) -> dict:
@@ -132,8 +138,8 @@ def main(argv: list[str] | None = None) -> None:
     benchmark, settings = generation_benchmark(job.name), job.benchmark
     prompts = read_prompts(benchmark, settings.path)
     pictures = read_pictures(args.pictures, job.name, prompts, settings.images_per_prompt)
-    texts = [(prompt.id, prompt.text) for prompt in prompts]
-    made_of = fingerprint(job.model_dump(mode="json"), sha256_file(args.pictures), texts)
+    read = [settings.path, *(model.path for model in settings.models.values())]
+    made_of = fingerprint(job.model_dump(mode="json"), args.pictures, [folder_fingerprint(path) for path in read])
     journal = Journal(args.out.parent / "picture_scores" / made_of, "picture_scores", AT_ONCE)
     scores = score_pictures(benchmark, job, serving, prompts, pictures, args.pictures.parent, journal)
     rows = score(

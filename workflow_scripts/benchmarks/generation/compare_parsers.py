@@ -1,6 +1,6 @@
 """List where T2I-CompBench++'s prompts are read otherwise without spaCy than with it.
 
-    python -m workflow_scripts.benchmarks.generation.compare_parsers --prompts assets/t2i_compbench
+    python -m workflow_scripts.benchmarks.generation.compare_parsers --prompts data/t2i_compbench
 
 Files in: the prompt files in --prompts. Prints every difference in what the rules take from a prompt (the questions of
 color, shape, texture and complex, the two objects of spatial, 3d_spatial and complex, the text without adjectives of

@@ -20,14 +20,15 @@ def lay_out(
     pictures: Mapping[tuple[str, int], Path],
     folder: Path,
 ) -> None:
-    """Write the official layout into `folder` from the PNG of each prompt's id and number. What is there already is
-    made again. Raises UserError for a picture that is missing, before anything is written."""
+    """Make `folder` anew: the official layout of the PNG of each prompt's id and number. Raises UserError for a picture
+    that is missing, before anything is touched."""
     files = benchmark.files(prompts, images_per_prompt)
     for file in files:
         for index in file.indexes:
             path = pictures.get((file.prompt_id, index))
             if path is None or not path.is_file():
                 raise UserError(f"{benchmark.title}: picture {index} of prompt {file.prompt_id!r} is missing: {path}")
+    shutil.rmtree(folder, ignore_errors=True)  # the authors' scorer counts whatever lies there
     for file in files:
         sources = [pictures[file.prompt_id, index] for index in file.indexes]
         with atomic(folder / file.path) as temporary:
@@ -42,7 +43,6 @@ def lay_out(
 
 def _link(source: Path, target: Path) -> None:
     """A second name for a file, or a copy where the disk is another one."""
-    target.unlink(missing_ok=True)
     try:
         os.link(source, target)
     except OSError:
