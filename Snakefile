@@ -52,12 +52,3 @@ rule all:
     default_target: True
     input:
         final_outputs(),
-
-
-onstart:
-    require_slurm_for_nodes()
-    tell_absent()
-
-
-onsuccess:
-    tell()

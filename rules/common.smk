@@ -313,3 +313,12 @@ def tell():
     page, summary = Path(RESULTS, "report.html"), Path(RESULTS, "summary.json")
     if page.is_file() and summary.is_file():
         print("", *read_json(summary)["lines"], f"Report: {page}", sep="\n")
+
+
+onstart:
+    require_slurm_for_nodes()
+    tell_absent()
+
+
+onsuccess:
+    tell()
