@@ -54,6 +54,7 @@ def test_rules_ask_for_nothing_that_nobody_reads(root):
         "srun",
         "loader_workers",
         "embedding_disk_gb",
+        "batch",
         "shards",
         "start",
         "data",

@@ -74,7 +74,12 @@ def test_vision_language_models_see_the_same_images_in_the_same_order(world, mon
         "--log-table", str(start / "training.csv"),
     ])  # fmt: skip
     spec = align_spec(base, data, steps=None)
-    spec["stage"] |= {"caption_instruction": "describe", "epochs": 2, "questions_from_captions": True}
+    spec["stage"] |= {
+        "caption_instruction": "describe",
+        "max_caption_tokens": 40,
+        "epochs": 2,
+        "questions_from_captions": True,
+    }
     seen: dict[str, list] = {}
     collate = batches.Batches.__call__
     for name in CAPTIONS:
