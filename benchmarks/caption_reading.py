@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -26,7 +28,7 @@ import pyarrow.parquet
 from workflow_scripts.captions.read import FINGERPRINT, ROW_GROUP
 from workflow_scripts.files import write_json
 from workflow_scripts.records import read_table, write_table
-from workflow_scripts.vlm.data import CaptionSamples, HeldSamples, Sample, Samples, in_order
+from workflow_scripts.vlm.data import CaptionSamples, Sample, Samples, in_order
 
 SHARD = 10_000
 
@@ -49,6 +51,24 @@ def write(folder: Path, number: int) -> None:
         write_table(path, table.assign(num_attempts=1, error=None), "captions", {FINGERPRINT: "made"}, ROW_GROUP)
         shards.append({"path": path.name, "rows": len(some), "sha256": "made"})
     write_json(folder / "captions.json", {"fingerprint": "made", "leave_out": [], "shards": shards})
+
+
+@dataclass(frozen=True)
+class HeldSamples:
+    """The baseline: a source whose samples are in memory."""
+
+    samples: Sequence[Sample]
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def key(self, index: int) -> str:
+        """The sample's own key."""
+        return self.samples[index].key
+
+    def sample(self, index: int) -> Sample:
+        """The sample itself."""
+        return self.samples[index]
 
 
 def held(folder: Path) -> HeldSamples:

@@ -37,8 +37,7 @@ def is_main() -> bool:
 
 def meet() -> None:
     """Meet the other processes of a command whose processes share work, but no model."""
-    if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    _take_gpu()
     if world_size() > 1 and not dist.is_initialized():
         dist.init_process_group("gloo", timeout=timedelta(days=30))  # one may have much more to do than another
 
@@ -87,8 +86,7 @@ def join(settings: Optimisation, load_in_parts: bool = True) -> None:
     check_processes(settings)
     if not is_main():
         log.setLevel(logging.WARNING)  # all would tell the same
-    if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    _take_gpu()
     backend = "nccl" if torch.cuda.is_available() else "gloo"
     if not settings.zero_stage:
         if world_size() > 1 and not dist.is_initialized():
@@ -140,6 +138,12 @@ def deepspeed_config(settings: Optimisation) -> dict[str, Any]:
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
     }
+
+
+def _take_gpu() -> None:
+    """Of this machine's GPUs, the one whose number is this process's."""
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
 
 
 def _device() -> torch.device:

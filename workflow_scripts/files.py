@@ -7,6 +7,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -70,6 +71,17 @@ def atomic(path: str | Path) -> Iterator[Path]:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder beside `folder`, which takes its place on success."""
+    growing = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(growing, ignore_errors=True)
+    growing.mkdir(parents=True)
+    yield growing
+    shutil.rmtree(folder, ignore_errors=True)
+    growing.rename(folder)
 
 
 def remove_leftovers(path: Path) -> None:

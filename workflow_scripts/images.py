@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 from workflow_scripts import zips
+from workflow_scripts.errors import UserError
 
 # JPEG includes MPO. Others have decoders that are slow, run programs (EPS) or are no photographs.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
@@ -109,6 +110,14 @@ def read_rgb(path: str | Path, max_pixels: int | None = None) -> Image.Image:
         size = (max(1, int(image.width * scale)), max(1, int(image.height * scale)))
         image = image.resize(size, Image.Resampling.BICUBIC)
     return image
+
+
+def require_rgb(path: str | Path) -> Image.Image:
+    """`read_rgb` where every image must read. Raises UserError naming one that does not."""
+    try:
+        return read_rgb(path)
+    except OSError as error:
+        raise UserError(f"{path}: not a readable image ({error})") from None
 
 
 def decode(content: bytes) -> tuple[Image.Image, list[str]]:

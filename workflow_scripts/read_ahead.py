@@ -30,3 +30,10 @@ class ReadAhead(Generic[Item, Images]):
         if isinstance(fault, UserError):
             raise fault
         return fault or done.result()
+
+    def take(self) -> Images:
+        """The next result. Raises whatever `read` raised."""
+        found = self.next()
+        if isinstance(found, Exception):
+            raise found
+        return found

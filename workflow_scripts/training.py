@@ -151,7 +151,8 @@ class _Checkpoints(TrainerCallback):
     it may cost at most SAVING_SHARE of the time."""
 
     def __init__(self, pace: Pace) -> None:
-        self.pace, self.saved, self.cost = pace, time.monotonic(), 0.0
+        self.pace, self.cost = pace, 0.0  # seconds of the last saving
+        self.saved = self.began = time.monotonic()  # when it was done, and begun
 
     def on_step_end(self, args, state, control, **kwargs):
         now = time.monotonic()

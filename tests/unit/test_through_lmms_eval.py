@@ -72,7 +72,7 @@ def stand_in(folders, monkeypatch):
                 write_results(Path(folder), name, read_questions(BENCHMARKS[name], folders[name]))
         return subprocess.Popen([sys.executable, "-c", ""], start_new_session=True)
 
-    monkeypatch.setattr(through_lmms_eval, "_start", start)
+    monkeypatch.setattr(through_lmms_eval, "start_process", start)
     monkeypatch.setattr(through_lmms_eval, "version", lambda: "0.7.3")
     monkeypatch.setattr(evaluate.engines, "check", lambda job, place: None)
     start.started, start.failing = started, failing

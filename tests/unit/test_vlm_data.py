@@ -11,13 +11,13 @@ import pytest
 import torch
 from PIL import Image
 
+from benchmarks.caption_reading import HeldSamples
 from workflow_scripts.captions.read import FINGERPRINT
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import sha256_file, write_json
 from workflow_scripts.records import read_table, write_table
 from workflow_scripts.vlm.data import (
     CaptionSamples,
-    HeldSamples,
     Ordered,
     QuestionSamples,
     Sample,

@@ -4,7 +4,8 @@ Files: `prompts.jsonl`, a row of `blocks.prompts` a line; a prompt's id is its l
 Pictures lie as GenEval's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +38,9 @@ def read(folder: Path) -> list[Prompt]:
     return prompts
 
 
-def _scorer_of(name: str) -> Callable[[Path, Sequence[Prompt], Models, Mode], Scorer]:
-    def scorer(folder: Path, prompts: Sequence[Prompt], models: Models, mode: Mode) -> Scorer:
-        """No models: what a picture shows is read exactly."""
-
-        def scores(pictures: Sequence[Picture]) -> list[PictureScore]:
-            return [_picture_score(name, picture) for picture in pictures]
-
-        return scores
-
-    return scorer
+def _scorer(name: str, folder: Path, prompts: Sequence[Prompt], models: Models, mode: Mode) -> Scorer:
+    """No models: what a picture shows is read exactly."""
+    return lambda pictures: [_picture_score(name, picture) for picture in pictures]
 
 
 def _picture_score(name: str, picture: Picture) -> PictureScore:
@@ -58,7 +52,7 @@ def _picture_score(name: str, picture: Picture) -> PictureScore:
 def _benchmark(name: str, title: str, metric: str) -> Generation:
     no_size: dict[str, Any] = {"commit": "", "categories": {}, "images_per_prompt": 0}
     return Generation(
-        name, title, metric, "the blocks world", read=read, files=files, scorer=_scorer_of(name), **no_size
+        name, title, metric, "the blocks world", read=read, files=files, scorer=partial(_scorer, name), **no_size
     )
 
 

@@ -144,18 +144,8 @@ class _Process:
     def __init__(self, job: EngineJob, serving: ServingJob, devices: str | None) -> None:
         self.num_asked = 0
         self.pipe, theirs = Pipe()
-        environment = {"VLLM_LOGGING_LEVEL": "WARNING", **os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
-        environment["PYTHONPATH"] = os.pathsep.join([str(_ROOT), environment.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-        if devices is not None:
-            environment["CUDA_VISIBLE_DEVICES"] = devices
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "workflow_scripts.engines.vllm_copy", str(theirs.fileno())],
-            env=environment,
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=sys.stderr.fileno(),
-            start_new_session=True,  # so that it can end all that vLLM started
-        )
+        command = ["workflow_scripts.engines.vllm_copy", str(theirs.fileno())]
+        self.process = start_process(command, devices, [theirs.fileno()])
         theirs.close()
         self.pipe.send((job, serving))
 
@@ -166,6 +156,22 @@ class _Process:
         except subprocess.TimeoutExpired:
             self.process.kill()
             return self.process.wait()
+
+
+def start_process(command: Sequence[str], devices: str | None, pass_fds: Sequence[int] = ()) -> subprocess.Popen:
+    """Start a module with its arguments in a process that runs vLLM, on `devices` as `split_devices` gives them."""
+    environment = {"VLLM_LOGGING_LEVEL": "WARNING", **os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(_ROOT), environment.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    if devices is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = devices
+    return subprocess.Popen(
+        [sys.executable, "-m", *command],
+        env=environment,
+        pass_fds=pass_fds,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr.fileno(),
+        start_new_session=True,  # so that it can end all that vLLM started
+    )
 
 
 def split_devices(gpus: int, tensor_parallel: int) -> list[str | None]:

@@ -26,7 +26,7 @@ from workflow_scripts.captions.selection import keep_selection, read_selection, 
 from workflow_scripts.command import load_spec, parser, run
 from workflow_scripts.distributed import check_processes, is_main, join
 from workflow_scripts.errors import UserError
-from workflow_scripts.files import fingerprint, write_run_record
+from workflow_scripts.files import fingerprint, whole_folder, write_run_record
 from workflow_scripts.model_folders import folder_fingerprint, local_folder, write_manifest
 from workflow_scripts.plan import FinetuneJob
 from workflow_scripts.progress import log
@@ -79,13 +79,10 @@ def save_transformer(transformer: Any, weights: dict[str, Any], folder: Path) ->
     import torch
     from huggingface_hub import save_torch_state_dict
 
-    growing = folder.with_name(f"{folder.name}.tmp")
-    shutil.rmtree(growing, ignore_errors=True)
-    transformer.save_config(growing)
     whole = {name: tensor.to(torch.float32, copy=True) for name, tensor in weights.items()}
-    save_torch_state_dict(whole, growing, filename_pattern="diffusion_pytorch_model{suffix}.safetensors")
-    shutil.rmtree(folder, ignore_errors=True)
-    growing.rename(folder)
+    with whole_folder(folder) as growing:
+        transformer.save_config(growing)
+        save_torch_state_dict(whole, growing, filename_pattern="diffusion_pytorch_model{suffix}.safetensors")
 
 
 def main(argv: list[str] | None = None) -> None:

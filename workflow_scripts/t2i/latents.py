@@ -26,7 +26,7 @@ from workflow_scripts.capacity import require_disk
 from workflow_scripts.command import load_spec, parser, run
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import fingerprint, read_json, sha256_file, write_json, write_run_record
-from workflow_scripts.images import read_rgb
+from workflow_scripts.images import require_rgb
 from workflow_scripts.model_folders import folder_fingerprint, local_folder
 from workflow_scripts.plan import LatentsJob
 from workflow_scripts.progress import Progress
@@ -65,10 +65,7 @@ def nearest_size(width: int, height: int, sizes: list[Size]) -> Size:
 def read_fitted(path: str | Path, size: Size) -> torch.Tensor:
     """An image as pixels of -1 to 1, float32 (3, height, width): scaled to cover `size`, then the centre cut out.
     Raises UserError naming the file where it is no readable image."""
-    try:
-        image = read_rgb(path)
-    except OSError as error:
-        raise UserError(f"{path}: not a readable image ({error})") from None
+    image = require_rgb(path)
     if image.size != size:
         scale = max(wanted / length for wanted, length in zip(size, image.size, strict=True))
         width, height = (max(wanted, round(length * scale)) for wanted, length in zip(size, image.size, strict=True))
@@ -112,19 +109,12 @@ def _encode_shard(family: Family, images: pd.DataFrame, size: Size, path: Path, 
     pixels = ReadAhead(lambda image: read_fitted(image, size), images.path, _THREADS, 2 * batch)
     means, log_variances = [], []
     for start in range(0, len(images), batch):
-        some = [_read(pixels) for _ in range(min(batch, len(images) - start))]
+        some = [pixels.take() for _ in range(min(batch, len(images) - start))]
         mean, log_variance = family.encode_images(torch.stack(some).to(family.device))
         means.append(mean.half().cpu())
         log_variances.append(log_variance.half().cpu())
         progress.update(len(some))
     write_shard(path, {"mean": torch.cat(means), "log_variance": torch.cat(log_variances)}, images.image_id.tolist())
-
-
-def _read(pixels: ReadAhead) -> torch.Tensor:
-    found = pixels.next()
-    if isinstance(found, Exception):
-        raise found
-    return found
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -86,7 +86,7 @@ def score_pictures(
             images = ReadAhead(partial(_read, folder), left, serving.threads, 2 * AT_ONCE)
             for start in range(0, len(left), AT_ONCE):
                 some = left[start : start + AT_ONCE]
-                for one in scorer([Picture(prompt, index, images.next()) for prompt, index, _ in some]):
+                for one in scorer([Picture(prompt, index, images.take()) for prompt, index, _ in some]):
                     found[one.prompt_id, one.index] = one
                     journal.append(_to_row(job.name, one))
                 progress.update(len(some))

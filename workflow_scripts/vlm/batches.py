@@ -12,7 +12,7 @@ from PIL import Image
 from transformers import LlavaProcessor
 
 from workflow_scripts.errors import UserError
-from workflow_scripts.images import read_rgb
+from workflow_scripts.images import require_rgb
 from workflow_scripts.vlm.data import Sample
 
 IGNORED = -100  # the label of a token that is not learnt
@@ -97,11 +97,11 @@ class Batches:
 
     def pixels(self, paths: Sequence[Path]) -> torch.Tensor:
         """float32 (I, 3, S, S), as the processor scales them. Raises UserError naming a file that is no image."""
-        return self._scaled([self._read(path) for path in paths])
+        return self._scaled([require_rgb(path) for path in paths])
 
     def _images(self, sample: Sample) -> list[Image.Image]:
         try:
-            return [self._read(path) for path in sample.images]
+            return [require_rgb(path) for path in sample.images]
         except UserError as error:
             raise UserError(f"sample {sample.key}: {error}") from None
 
@@ -111,12 +111,6 @@ class Batches:
         # Resizing to the same size costs as much as all the rest.
         resize = any(image.size != (side, side) for image in images)
         return processor(images, do_resize=resize, return_tensors="pt")["pixel_values"]
-
-    def _read(self, path: Path) -> Image.Image:
-        try:
-            return read_rgb(path)
-        except OSError as error:
-            raise UserError(f"{path}: not a readable image ({error})") from None
 
     def _expand(self, sample: Sample, ids: list[int], labels: list[int]) -> tuple[list[int], list[int]]:
         """Each image mark as the tokens of an image."""

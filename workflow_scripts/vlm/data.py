@@ -48,24 +48,6 @@ class SampleSource(Protocol):
         """Read one sample. Raises UserError naming it where it is broken."""
 
 
-@dataclass(frozen=True)
-class HeldSamples:
-    """A source whose samples are in memory."""
-
-    samples: Sequence[Sample]
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def key(self, index: int) -> str:
-        """The sample's own key."""
-        return self.samples[index].key
-
-    def sample(self, index: int) -> Sample:
-        """The sample itself."""
-        return self.samples[index]
-
-
 class Samples(Sequence[Sample]):
     """Sources one after another. Indexing reads one sample."""
 

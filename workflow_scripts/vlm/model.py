@@ -1,7 +1,6 @@
 """Load a LLaVA folder as the settings want it, choose what learns, save a trained one."""
 
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from huggingface_hub import save_torch_state_dict
 from transformers import LlavaForConditionalGeneration, LlavaImageProcessorPil, LlavaProcessor
 
 from workflow_scripts.errors import UserError
+from workflow_scripts.files import whole_folder
 from workflow_scripts.spec import VlmModel, VlmStage
 from workflow_scripts.vlm.chat_templates import CHAT_TEMPLATES
 
@@ -134,16 +134,13 @@ def save(
     `weights` are the model's by name; the files call them as published LLaVA folders do. Transformers' own
     `save_pretrained` would choose the names by how the model came to be.
     """
-    growing = folder.with_name(f".{folder.name}.tmp")
-    shutil.rmtree(growing, ignore_errors=True)
     if model.config.text_config.tie_word_embeddings:
         weights = {name: tensor for name, tensor in weights.items() if name != "lm_head.weight"}
     model.config.architectures = ["LlavaForConditionalGeneration"]
     model.config.dtype = next(iter(weights.values())).dtype
-    model.config.save_pretrained(growing)
-    model.generation_config.save_pretrained(growing)
     published = {published_name(name): tensor.clone() for name, tensor in weights.items()}
-    save_torch_state_dict(published, growing)
-    processor.save_pretrained(growing)
-    shutil.rmtree(folder, ignore_errors=True)
-    growing.rename(folder)
+    with whole_folder(folder) as growing:
+        model.config.save_pretrained(growing)
+        model.generation_config.save_pretrained(growing)
+        save_torch_state_dict(published, growing)
+        processor.save_pretrained(growing)

@@ -5,20 +5,18 @@ import importlib.util
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from workflow_scripts.benchmarks.understanding.base import Question, Understanding
 from workflow_scripts.benchmarks.understanding.lmms_eval_tasks import require_files
-from workflow_scripts.engines.vllm import split_devices
+from workflow_scripts.engines.vllm import split_devices, start_process
 from workflow_scripts.errors import UserError
 from workflow_scripts.files import fingerprint
 from workflow_scripts.plan import EvaluateJob, ServingJob
 from workflow_scripts.progress import log
 
-_ROOT = Path(__file__).resolve().parent.parent.parent
 _WAY = 1  # of having it ask: raise it where a change here or in `run_lmms_eval` would change answers
 
 
@@ -45,7 +43,7 @@ def ask(
             sizes[benchmark.name] = len(questions)
     log.info("lmms-eval: %d of %d tasks are done", len(results) - len(sizes), len(results))
     max_images = max(len(question.images) for _, questions in benchmarks for question in questions)
-    command = [sys.executable, "-m", "workflow_scripts.vlm.run_lmms_eval", "--spec", job.model_dump_json()]
+    command = ["workflow_scripts.vlm.run_lmms_eval", "--spec", job.model_dump_json()]
     command += ["--serving", serving.model_dump_json(), "--model", str(manifest), "--max-images", str(max_images)]
     devices = split_devices(serving.gpus, serving.serving.tensor_parallel)
     copies = []
@@ -53,7 +51,7 @@ def ask(
         for mine, names in zip(devices, shares(sizes, len(devices)), strict=True):
             if names:
                 folders = json.dumps({name: str(results[name].resolve()) for name in names})
-                copies.append(_start([*command, "--folders", folders], mine))
+                copies.append(start_process([*command, "--folders", folders], mine))
         for copy in copies:
             copy.wait()
     finally:
@@ -84,17 +82,3 @@ def shares(sizes: dict[str, int], number: int) -> list[list[str]]:
     for name in sorted(sizes, key=sizes.__getitem__, reverse=True):
         min(found, key=lambda share: sum(sizes[other] for other in share)).append(name)
     return found
-
-
-def _start(command: Sequence[str], devices: str | None) -> subprocess.Popen:
-    environment = {"VLLM_LOGGING_LEVEL": "WARNING", **os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(_ROOT), environment.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    if devices is not None:
-        environment["CUDA_VISIBLE_DEVICES"] = devices
-    return subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=sys.stderr.fileno(),
-        start_new_session=True,  # so that it can end all that vLLM started
-    )

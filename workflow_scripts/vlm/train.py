@@ -3,7 +3,7 @@
     python -m workflow_scripts.vlm.train --spec '{"model": {...}, "stage": {...}, "seed": 0}' \\
         --start results/understanding/clip-llama/seed-0/align/model.json --pool results/pool/images.parquet \\
         --captions results/captions/exact/captions.json \\
-        --selection results/selection/intersection/clip-llama.parquet \\
+        --selection results/selection/intersection/settled/clip-llama.parquet \\
         --kept-selection results/understanding/clip-llama/seed-0/exact/selection.parquet \\
         --conversations results/conversations/mix665k/index.parquet \\
         --out results/understanding/clip-llama/seed-0/exact/model.json \\
