@@ -2,11 +2,10 @@
 
 import json
 import shutil
-from functools import partial
 
 import pytest
 import tiny_scorers
-from opened_scorers import ASK, CLASSES, PICTURES, TINY, build_all, flat, open_scorer
+from opened_scorers import ASK, CLASSES, PICTURES, TINY, flat
 from safetensors.torch import load_file, save_file
 
 from workflow_scripts.benchmarks.generation.models import (
@@ -17,16 +16,6 @@ from workflow_scripts.benchmarks.generation.models import (
 )
 from workflow_scripts.errors import UserError
 from workflow_scripts.spec import ScorerModel
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    return build_all(tmp_path_factory.mktemp("scorers"))
-
-
-@pytest.fixture
-def opened(folders):
-    return partial(open_scorer, folders)
 
 
 def changed(folder, tmp_path, edit):
@@ -40,7 +29,7 @@ def changed(folder, tmp_path, edit):
 
 
 @pytest.mark.parametrize("role", list(TINY))
-def test_a_folder_that_is_absent_or_holds_something_else_is_named(folders, tmp_path, role):
+def test_a_folder_that_is_absent_or_holds_something_else_is_named(scorer_folders, tmp_path, role):
     def fault(folder):
         with pytest.raises(UserError) as caught:
             CLASSES[role](ScorerModel(through=TINY[role][0], path=folder), 4)
@@ -48,15 +37,15 @@ def test_a_folder_that_is_absent_or_holds_something_else_is_named(folders, tmp_p
 
     assert f"{tmp_path / 'absent'}: no such folder of a model" in fault(tmp_path / "absent")
     assert f"{tmp_path}: holds no model, expected" in fault(tmp_path)
-    other = folders["depth" if role != "depth" else "colors"]
+    other = scorer_folders["depth" if role != "depth" else "colors"]
     assert f"{other}: holds a model of type {'dpt' if role != 'depth' else 'clip'!r}, expected" in fault(other)
-    copy = changed(folders[role], tmp_path, lambda config: None)
+    copy = changed(scorer_folders[role], tmp_path, lambda config: None)
     (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
     assert "holds no .safetensors file" in fault(copy)
 
 
-def test_a_checkpoint_that_lacks_weights_is_refused(folders, tmp_path):
-    folder = changed(folders["similarity"], tmp_path, lambda c: c["vision_config"].update(num_hidden_layers=3))
+def test_a_checkpoint_that_lacks_weights_is_refused(scorer_folders, tmp_path):
+    folder = changed(scorer_folders["similarity"], tmp_path, lambda c: c["vision_config"].update(num_hidden_layers=3))
     with pytest.raises(UserError, match=r"the checkpoint lacks \d+ weights, such as vision_model.encoder.layers.2"):
         clip.TextSimilarity(ScorerModel(through="clip", path=folder), 4)
 
@@ -69,8 +58,8 @@ def test_a_checkpoint_that_lacks_weights_is_refused(folders, tmp_path):
         ("instances", "criterion."),
     ],
 )
-def test_weights_that_published_checkpoints_lack_are_not_asked_for(folders, opened, tmp_path, role, unused):
-    folder = changed(folders[role], tmp_path, lambda config: None)
+def test_weights_that_published_checkpoints_lack_are_not_asked_for(scorer_folders, opened, tmp_path, role, unused):
+    folder = changed(scorer_folders[role], tmp_path, lambda config: None)
     weights = load_file(folder / "model.safetensors")
     kept = {name: values for name, values in weights.items() if not name.startswith(unused)}
     assert len(kept) < len(weights)
@@ -99,8 +88,8 @@ def test_a_dpt_that_is_no_hybrid_is_refused(tmp_path):
         dpt.DepthEstimator(ScorerModel(through="dpt", path=tmp_path), 4)
 
 
-def test_a_blip_with_another_vocabulary_is_refused(folders, tmp_path):
-    folder = changed(folders["attributes"], tmp_path, lambda config: None)
+def test_a_blip_with_another_vocabulary_is_refused(scorer_folders, tmp_path):
+    folder = changed(scorer_folders["attributes"], tmp_path, lambda config: None)
     (folder / "tokenizer.json").unlink()
     words = (folder / "vocab.txt").read_text().split("\n") if (folder / "vocab.txt").is_file() else ["[PAD]", "[UNK]"]
     words = [word for word in words if word not in ("yes", "no")]

@@ -1,13 +1,11 @@
 """What the models behind the generation scores make of pictures and raw outputs, against independent computations."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import tiny_scorers
 import torch
 import transformers
-from opened_scorers import PICTURES, build_all, flat, labels, noise, open_scorer
+from opened_scorers import PICTURES, flat, labels, noise
 from PIL import Image
 
 from workflow_scripts.benchmarks.generation import geneval
@@ -24,21 +22,11 @@ from workflow_scripts.errors import UserError
 from workflow_scripts.spec import ScorerModel
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    return build_all(tmp_path_factory.mktemp("scorers"))
-
-
-@pytest.fixture
-def opened(folders):
-    return partial(open_scorer, folders)
-
-
 @torch.no_grad()
-def test_colors_are_those_of_a_direct_clip_computation(opened, folders):
-    model = transformers.CLIPModel.from_pretrained(folders["colors"])
+def test_colors_are_those_of_a_direct_clip_computation(opened, scorer_folders):
+    model = transformers.CLIPModel.from_pretrained(scorer_folders["colors"])
     reader = transformers.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folders["colors"])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(scorer_folders["colors"])
     rng = np.random.default_rng(3)
     objects, expected = [], []
     for number, name in enumerate(("cow", "stop sign", "tv remote", "cow") * 6):
@@ -67,10 +55,10 @@ def test_an_object_without_a_mask_is_cropped_alone():
     assert np.array_equal(np.asarray(cut), np.asarray(picture)[16:40, 8:24])
 
 
-def test_similarities_are_clips_cosines(opened, folders):
-    model = transformers.CLIPModel.from_pretrained(folders["similarity"])
+def test_similarities_are_clips_cosines(opened, scorer_folders):
+    model = transformers.CLIPModel.from_pretrained(scorer_folders["similarity"])
     reader = transformers.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folders["similarity"])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(scorer_folders["similarity"])
     texts = ["a red stop sign and a clock", "an elephant"]
     inputs = tokenizer(texts, padding=True, return_tensors="pt")
     with torch.inference_mode():
@@ -223,8 +211,8 @@ def test_depth_is_stretched_and_kept_in_whole_numbers():
     assert wide.shape == (12, 40) and (np.diff(wide, axis=1) >= 0).all() and np.ptp(wide, axis=0).max() < 1 / 254
 
 
-def test_depth_is_the_models_at_480_pixels(opened, folders):
-    model = transformers.DPTForDepthEstimation.from_pretrained(folders["depth"])
+def test_depth_is_the_models_at_480_pixels(opened, scorer_folders):
+    model = transformers.DPTForDepthEstimation.from_pretrained(scorer_folders["depth"])
     model.dpt.embeddings.image_size = (480, 480)
     scaled = np.asarray(PICTURES[0].resize((480, 480), Image.Resampling.BILINEAR), dtype=np.float64)
     with torch.inference_mode():
@@ -233,10 +221,10 @@ def test_depth_is_the_models_at_480_pixels(opened, folders):
     assert raw.shape == (480, 480) and depth == pytest.approx(dpt.in_frame(raw, (64, 64), (64, 64)), abs=1 / 254)
 
 
-def test_owlv2_finds_what_its_own_processor_finds(opened, folders):
-    model = transformers.Owlv2ForObjectDetection.from_pretrained(folders["objects"])
+def test_owlv2_finds_what_its_own_processor_finds(opened, scorer_folders):
+    model = transformers.Owlv2ForObjectDetection.from_pretrained(scorer_folders["objects"])
     reader = transformers.Owlv2ImageProcessorPil(size={"height": 96, "width": 96})
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folders["objects"])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(scorer_folders["objects"])
     picture, names = noise(7, 96, 96), ["cow", "stop sign"]
     texts = tokenizer([f"a photo of a {name}" for name in names], padding="max_length", truncation=True, max_length=16)
     inputs = {name: torch.tensor(texts[name]) for name in ("input_ids", "attention_mask")}

@@ -2,12 +2,11 @@
 encoding a picture, what the benchmarks' rules take, and canaries that stop random models."""
 
 import json
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from opened_scorers import ASK, CLASSES, PICTURES, TINY, build_all, flat, labels, open_scorer
+from opened_scorers import ASK, CLASSES, PICTURES, TINY, flat, labels
 from told_models import ToldModels
 
 from workflow_scripts.benchmarks.generation import BENCHMARKS, canaries
@@ -20,16 +19,6 @@ from workflow_scripts.benchmarks.generation.models import (
 from workflow_scripts.benchmarks.generation.roles import MODELS
 from workflow_scripts.errors import UserError
 from workflow_scripts.spec import ScorerModel
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    return build_all(tmp_path_factory.mktemp("scorers"))
-
-
-@pytest.fixture
-def opened(folders):
-    return partial(open_scorer, folders)
 
 
 @pytest.mark.parametrize("role", list(TINY))
@@ -82,15 +71,17 @@ def test_nothing_asked_is_nothing_said(opened):
     assert opened("objects").detect([PICTURES[0]], [[]]) == [[]]
 
 
-def test_a_benchmarks_models_are_opened_together(folders):
-    benchmark = {role: ScorerModel(through=TINY[role][0], path=folders[role]) for role in MODELS["t2i_compbench"]}
+def test_a_benchmarks_models_are_opened_together(scorer_folders):
+    benchmark = {
+        role: ScorerModel(through=TINY[role][0], path=scorer_folders[role]) for role in MODELS["t2i_compbench"]
+    }
     assert {role: type(model) for role, model in open_models("t2i_compbench", benchmark, 2).items()} == {
         role: CLASSES[role] for role in MODELS["t2i_compbench"]
     }
 
 
 @pytest.mark.parametrize("mode", ["official", "fixed"])
-def test_the_benchmarks_rules_take_what_the_models_say(folders, mode):
+def test_the_benchmarks_rules_take_what_the_models_say(scorer_folders, mode):
     """Two pictures of a prompt a category, through each benchmark's own scorer."""
     rows = [
         {"tag": "colors", "include": [{"class": "cow", "count": 1, "color": "red"}], "prompt": "a red cow"},
@@ -115,7 +106,7 @@ def test_the_benchmarks_rules_take_what_the_models_say(folders, mode):
     }
     for name, some in prompts.items():
         models = open_models(
-            name, {role: ScorerModel(through=TINY[role][0], path=folders[role]) for role in MODELS[name]}, 3
+            name, {role: ScorerModel(through=TINY[role][0], path=scorer_folders[role]) for role in MODELS[name]}, 3
         )
         scorer = BENCHMARKS[name].scorer(None, some, models, mode)
         pictures = [Picture(prompt, index, PICTURES[index]) for prompt in some for index in range(2)]

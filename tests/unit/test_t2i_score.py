@@ -135,7 +135,8 @@ def test_a_model_that_sees_nothing_stops_before_any_score(data, monkeypatch):
     assert not (data / "scores.csv").exists()
 
 
-def test_a_killed_run_asks_only_about_what_is_missing(data, monkeypatch):
+def break_off(data, monkeypatch):
+    """A run of GenEval that is killed at the second prompt, when the first one's pictures are scored."""
     draw(data, "geneval")
     monkeypatch.setattr(score, "AT_ONCE", 2)
 
@@ -146,6 +147,10 @@ def test_a_killed_run_asks_only_about_what_is_missing(data, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         measure(data, "geneval", monkeypatch, breaks_off)
+
+
+def test_a_killed_run_asks_only_about_what_is_missing(data, monkeypatch):
+    break_off(data, monkeypatch)
     scores, pictures, asked = measure(data, "geneval", monkeypatch, geneval_says)
     assert {picture for _, picture, _ in asked} == {(1, 0, 9), (1, 1, 9)}
     assert pictures.score.tolist() == [1, 0, 1, 0] and scores.score[""] == 50
@@ -154,16 +159,7 @@ def test_a_killed_run_asks_only_about_what_is_missing(data, monkeypatch):
 
 def test_scores_of_an_edited_benchmark_are_not_mixed(data, monkeypatch):
     """The prompt stands, what it asks for is another: what a killed run left is of no use."""
-    draw(data, "geneval")
-    monkeypatch.setattr(score, "AT_ONCE", 2)
-
-    def breaks_off(role, picture, asked):
-        if picture.getpixel((0, 0))[0] == 1:
-            raise KeyboardInterrupt
-        return geneval_says(role, picture, asked)
-
-    with pytest.raises(KeyboardInterrupt):
-        measure(data, "geneval", monkeypatch, breaks_off)
+    break_off(data, monkeypatch)
     path = data / "geneval/evaluation_metadata.jsonl"
     path.write_text(path.read_text().replace('"count": 1', '"count": 2', 1))
     _, pictures, _ = measure(data, "geneval", monkeypatch, geneval_says)

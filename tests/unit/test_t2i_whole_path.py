@@ -4,7 +4,7 @@ import json
 
 import pytest
 from generation_data import write_benchmarks
-from opened_scorers import TINY, build_all
+from opened_scorers import TINY
 from selections import save_selection
 from t2i_world import MAX_TEXT_TOKENS, save_base, save_captions, save_pool, training
 
@@ -19,10 +19,9 @@ CATEGORIES = {"geneval": 2, "dpg_bench": 0, "t2i_compbench": 8}
 
 
 @pytest.fixture(scope="module")
-def scorers(root, tmp_path_factory):
+def scorers(root, scorer_folders):
     """The models of each benchmark by role, as the config names them; random, but for the one that answers."""
-    folders = build_all(tmp_path_factory.mktemp("scorers"))
-    made = {role: {"through": through, "path": str(folders[role])} for role, (through, _) in TINY.items()}
+    made = {role: {"through": through, "path": str(scorer_folders[role])} for role, (through, _) in TINY.items()}
     made["answers"] = {"through": "transformers", "path": str(root / "resources/blocks/captioner-late")}
     return {name: {role: made[role] for role in roles} for name, roles in MODELS.items()}
 
